@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,7 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
             "some share part of theirs."
         )
     labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
-    copies = {column: n_columns + i for i, column in enumerate(used)}
+    copies = dict(zip(used, count(n_columns)))
 
     def train(random: np.random.Generator) -> Any:
         table = np.hstack([X, column_knockoffs(X[:, used], labels, random)])
@@ -118,7 +118,7 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
             places = columns[name]
             if is_knockoff:
                 group = knockoff_of(name)
-                places = [copies[column] for column in places]
+                places = list(map(copies.__getitem__, places))
             groups[group] = places if kernels is None else kernels[name].restricted(places)
         parameter = "groups" if kernels is None else "kernels"
         return clone(estimator).set_params(**{parameter: groups}).fit(table, y)
@@ -162,7 +162,7 @@ def of_tokens(
 
     Rows of a table are sequences of one dict.
     """
-    sequences = [[row] for row in X] if are_rows else list(map(_dicts_of, X))
+    sequences = list(zip(X)) if are_rows else list(map(_dicts_of, X))
     tokens = list(chain.from_iterable(sequences))
     if not all(isinstance(token, Mapping) for token in tokens):
         raise InputError("Knockoffs of templates need words or dicts of features as tokens.")
@@ -238,19 +238,11 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
 
     codes = _codes_of(zip(*map(values_of_words, context)))
 
-    def with_knockoffs(random: np.random.Generator) -> Treebank:
-        """Return the treebank with the fields of donors in MISC."""
-        donors = resampled(codes, random)
-        notes = [[string] * (string != MISSING) for string in values_of_words("misc")]
-        for field, name in knockoff_fields.items():
-            for notes_of_word, value in zip(notes, values_of_words(field)[donors]):
-                if value != MISSING:
-                    notes_of_word.append(f"{name.removeprefix('misc:')}={code_of(value):x}")
-        misc = ["|".join(notes_of_word) or MISSING for notes_of_word in notes]
-        return treebank.with_strings("misc", misc)
-
     def train(random: np.random.Generator) -> Any:
-        training = with_knockoffs(random)
+        donors = resampled(codes, random)
+        notes = {}
+        for field, name in knockoff_fields.items():
+            notes[name.removeprefix("misc:")] = values_of_words(field)[donors]
         by_name = {template.name: template for template in tested}
         chosen = [template for template in templates if template.name not in by_name]
         for name, is_knockoff in _pairs(list(by_name), random):
@@ -262,9 +254,23 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
         parser.set_params(
             templates=TemplateSet(chosen, templates.lexicons), keep=None, labeled=False
         )
-        return parser.fit(training)
+        return parser.fit(_with_notes(treebank, values_of_words("misc"), notes))
 
     return Trial({template.name: [template.name] for template in tested}, train)
+
+
+def _with_notes(
+    treebank: Treebank, misc: Iterable[str], notes: Mapping[str, np.ndarray]
+) -> Treebank:
+    """Return a treebank with values of words by name in MISC, beside those that it has there."""
+    notes_of_words = [[string] * (string != MISSING) for string in misc]
+    for name, values in notes.items():
+        for notes_of_word, value in zip(notes_of_words, values):
+            if value != MISSING:
+                notes_of_word.append(f"{name}={code_of(value):x}")
+    return treebank.with_strings(
+        "misc", ["|".join(strings) or MISSING for strings in notes_of_words]
+    )
 
 
 #: Field of words that parsers keep in knockoffs by default.
@@ -354,12 +360,10 @@ def select_groups(
     ['column 0', 'column 1', 'column 2']
     """
     check_choice("method", method, ("knockoffs", "stability"))
-    of_knockoffs = {"fdr": fdr, "context": context}
-    of_stability = {"max_false": max_false, "n_pairs": n_pairs, "n_jobs": n_jobs}
-    others = of_stability if method == "knockoffs" else of_knockoffs
-    for name, value in others.items():
-        if value is not None:
-            raise InputError(f'`{name}` is not for method="{method}".')
+    if method == "knockoffs":
+        _refuse(method, max_false=max_false, n_pairs=n_pairs, n_jobs=n_jobs)
+    else:
+        _refuse(method, fdr=fdr, context=context)
     random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
         block = TrainingBlock(check_sentences(X, y), None, None)
@@ -382,6 +386,13 @@ def select_groups(
     statistics = trial_of_groups.statistics(np.random.default_rng(random.randint(2**31 - 1)))
     by_group = dict(zip(trial_of_groups.members, statistics.tolist()))
     return GroupSelection(method, fdr, by_group, knockoff_threshold(statistics, fdr))
+
+
+def _refuse(method: str, **parameters: object) -> None:
+    """Raise an InputError if a parameter is not None, as it is for another method."""
+    for name, value in parameters.items():
+        if value is not None:
+            raise InputError(f'`{name}` is not for method="{method}".')
 
 
 def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
@@ -431,17 +442,10 @@ def _stable_groups(
     if isinstance(getattr(estimator, "kernels", None), str) and estimator.kernels == "precomputed":
         X = GramMatrices(X)
 
-    def heaviest(half: np.ndarray) -> tuple[list[str], list[str]]:
+    def heaviest(half: np.ndarray) -> _Heaviest:
         outputs = [] if y is None else [_only(y, half)]
         weights = group_weights(clone(estimator).fit(_only(X, half), *outputs))
-        p = len(weights)
-        q = int(min(np.sqrt(max_false * p / factor), p / np.sqrt(3.0)))
-        if q < 1:
-            raise InputError(
-                f"`max_false` must be at least {factor / p:.2g} for {p} groups, got {max_false:g}."
-            )
-        ranked = sorted(weights, key=lambda name: -weights[name])
-        return list(weights), [name for name in ranked[:q] if weights[name] > 0.0]
+        return _heaviest(weights, max_false, factor)
 
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     by_class = is_classifier(estimator) and np.ndim(y) == 1  # a half must not lack a class
@@ -452,12 +456,31 @@ def _stable_groups(
         delayed(heaviest)(np.sort(half)) for half in halves
     )
     counts: Counter[str] = Counter()
-    for names, heaviest_names in results:
-        counts.update(dict.fromkeys(names, 0))
-        counts.update(heaviest_names)
-    statistics = {name: count / len(halves) for name, count in counts.items()}
+    for result in results:
+        counts.update(dict.fromkeys(result.names, 0))
+        counts.update(result.heaviest)
+    statistics = {name: times / len(halves) for name, times in counts.items()}
     threshold = STABLE if max(statistics.values()) >= STABLE else np.inf
     return GroupSelection("stability", max_false, statistics, threshold)
+
+
+class _Heaviest(NamedTuple):
+    """Names of all groups, and of the heaviest ones."""
+
+    names: list[str]
+    heaviest: list[str]
+
+
+def _heaviest(weights: Mapping[str, float], max_false: float, factor: float) -> _Heaviest:
+    """Return the q heaviest groups, with the largest q that satisfies the bound ``max_false``."""
+    p = len(weights)
+    q = int(min(np.sqrt(max_false * p / factor), p / np.sqrt(3.0)))
+    if q < 1:
+        raise InputError(
+            f"`max_false` must be at least {factor / p:.2g} for {p} groups, got {max_false:g}."
+        )
+    ranked = sorted(weights, key=lambda name: -weights[name])
+    return _Heaviest(list(weights), [name for name in ranked[:q] if weights[name] > 0.0])
 
 
 def _only(X: object, chosen: np.ndarray) -> Any:

@@ -1,5 +1,6 @@
-"""Bounds, thresholds and conformal sets: against scipy, against literal tests, and over draws of
-exchangeable data.
+"""Bounds, thresholds and conformal sets, compared with scipy and with literal tests.
+
+Promises are counted over draws of exchangeable data.
 """
 
 import numpy as np
@@ -32,18 +33,20 @@ def curve_of(sure, wrong, confidence=0.9):
 
 
 def literal_threshold(sure, wrong, error):
-    """Test one threshold after the other by exact tails, from the first at which a test can
-    succeed.
+    """Test one threshold after the other by exact tails.
+
+    The first is that at which a test can succeed.
     """
-    n_least, found = max(FIRST * len(sure), np.log(DELTA) / np.log(1.0 - error)), np.inf
+    n_least = max(FIRST * len(sure), np.log(DELTA) / np.log(1.0 - error))
+    last_passed = np.inf
     for threshold in THRESHOLDS:
         accepted = sure >= threshold
         if accepted.sum() < n_least:
             continue
         if binom.cdf(wrong[accepted].sum(), accepted.sum(), error) > DELTA:
             break
-        found = sure[accepted].min()
-    return found
+        last_passed = sure[accepted].min()
+    return last_passed
 
 
 @pytest.mark.parametrize("error", [0.02, 0.1, 0.3])
@@ -51,11 +54,9 @@ def test_thresholds_are_those_of_literal_tests(error):
     rng = np.random.default_rng(0)
     for n in (5, 60, 400, 400, 400):
         sure, wrong = outputs(n, rng)
-        found, literal = (
-            chosen_threshold(curve_of(sure, wrong), error, 0.9),
-            literal_threshold(sure, wrong, error),
-        )
-        np.testing.assert_array_equal(sure >= found, sure >= literal)
+        threshold = chosen_threshold(curve_of(sure, wrong), error, 0.9)
+        literal = literal_threshold(sure, wrong, error)
+        np.testing.assert_array_equal(sure >= threshold, sure >= literal)
 
 
 def test_bounds_of_outputs_are_those_of_clopper_and_pearson():
@@ -79,13 +80,14 @@ def test_as_many_examples_are_needed_as_can_prove_the_bound_without_an_error():
 def test_the_promise_about_outputs_is_broken_in_at_most_a_tenth_of_the_draws(error):
     rng = np.random.default_rng(2)
     population, gone_wrong = outputs(200_000, rng)
-    broken, shares = 0, []
+    n_broken = 0
+    shares = []
     for _ in range(DRAWS):
         threshold = chosen_threshold(curve_of(*outputs(300, rng)), error, 0.9)
         accepted = population >= threshold
-        broken += accepted.any() and gone_wrong[accepted].mean() > error
+        n_broken += accepted.any() and gone_wrong[accepted].mean() > error
         shares.append(accepted.mean())
-    assert broken <= MOST
+    assert n_broken <= MOST
     assert np.mean(shares) > 0.01
 
 
@@ -93,9 +95,8 @@ def sequences(n, rng):
     """Draw tokens of sequences of 1 to 8 tokens; some sequences are much harder than others."""
     lengths = rng.integers(1, 9, n)
     owners = np.repeat(np.arange(n), lengths)
-    sure = rng.beta(6.0, 0.5 + rng.random(n) * lengths / 4)[owners] * rng.beta(
-        8.0, 1.0, len(owners)
-    )
+    of_sequences = rng.beta(6.0, 0.5 + rng.random(n) * lengths / 4)
+    sure = of_sequences[owners] * rng.beta(8.0, 1.0, len(owners))
     return sure, rng.random(len(owners)) > sure**0.5, owners
 
 
@@ -103,7 +104,7 @@ def share_of_errors(sure, wrong, owners, threshold):
     """Return the mean over sequences of the share of wrong tokens among the accepted ones."""
     accepted = sure >= threshold
     starts = np.flatnonzero(np.diff(owners[accepted], prepend=-1))[1:]
-    return np.mean([own.mean() for own in np.split(wrong[accepted], starts)])
+    return np.mean([of_sequence.mean() for of_sequence in np.split(wrong[accepted], starts)])
 
 
 def test_the_promise_about_tokens_is_broken_in_at_most_a_tenth_of_the_draws():
@@ -111,14 +112,15 @@ def test_the_promise_about_tokens_is_broken_in_at_most_a_tenth_of_the_draws():
     many = sequences(3000, rng)
     levels = np.quantile(many[0], np.arange(0.0, 0.999, 0.02))
     risks = np.array([share_of_errors(*many, t) for t in levels])
-    broken, shares = 0, []
+    n_broken = 0
+    shares = []
     for _ in range(DRAWS):
         tokens = sequences(200, rng)
         threshold = chosen_threshold(error_curve(*tokens, 200, 0.9, False), 0.15, 0.9)
         if threshold <= levels[-1]:
-            broken += risks[np.searchsorted(levels, threshold)] > 0.15
+            n_broken += risks[np.searchsorted(levels, threshold)] > 0.15
             shares.append(np.mean(many[0] >= threshold))
-    assert broken <= MOST
+    assert n_broken <= MOST
     assert len(shares) > DRAWS / 2
     assert np.mean(shares) > 0.1
 
@@ -162,17 +164,17 @@ def test_conformal_thresholds_have_the_rank_of_split_conformal_prediction():
 
 
 def test_sets_cover_a_token_of_a_random_sequence_as_often_as_they_say():
-    """Long sequences are harder: thresholds that counted tokens rather than sequences would be too
-    low.
-    """
-    rng, covered, by_tokens = np.random.default_rng(7), [], []
+    """Long sequences are harder: thresholds that counted tokens would be too low."""
+    rng = np.random.default_rng(7)
+    covered = []
+    by_tokens = []
     for _ in range(DRAWS):
         lengths = rng.integers(1, 9, 61)
         scores = rng.random(lengths.sum()) ** np.repeat(lengths, lengths)
-        known = lengths[:60].sum()
-        covered.append(
-            (scores[known:] >= conformal_threshold(scores[:known], lengths[:60], 0.2)).mean()
-        )
-        by_tokens.append((scores[known:] >= np.quantile(scores[:known], 0.2)).mean())
+        n_tokens = lengths[:60].sum()
+        calibration = scores[:n_tokens]
+        new = scores[n_tokens:]
+        covered.append((new >= conformal_threshold(calibration, lengths[:60], 0.2)).mean())
+        by_tokens.append((new >= np.quantile(calibration, 0.2)).mean())
     assert np.mean(covered) == pytest.approx(0.8, abs=0.04)
     assert np.mean(by_tokens) > 0.83

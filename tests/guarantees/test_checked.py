@@ -1,6 +1,4 @@
-"""guarantee: promises kept by labelers, parsers, annotators, classifiers and regressors, and what
-it costs.
-"""
+"""guarantee: promises that all kinds of models keep, and what they cost."""
 
 import itertools
 
@@ -10,7 +8,7 @@ import pytest
 import omkl
 from omkl.data import Graph, Sentence, Treebank
 from omkl.exceptions import DataWarning, InputError
-from omkl.guarantees.answers import answers_of
+from omkl.guarantees.answers import answers_of, column_of
 from omkl.parsing.sentences import strings_of
 from omkl.structures.chain import Chain
 
@@ -19,15 +17,20 @@ from ..annotation.made_language import sentences
 
 def words(n, seed):
     """Draw sequences of words whose labels are more or less certain, and entities among them."""
-    rng, X, y = np.random.default_rng(seed), [], []
+    rng = np.random.default_rng(seed)
+    X = []
+    y = []
     for _ in range(n):
         length = rng.integers(1, 5)
-        kinds = rng.integers(0, 6, length)
+        kinds = rng.integers(0, 6, length).tolist()
         X.append([f"w{kind}" for kind in kinds])
-        y.append(
-            ["B-X" if rng.random() < (kind % 2 or 0.04 * kind) else "O" for kind in kinds.tolist()]
-        )
+        y.append([label_of(kind, rng) for kind in kinds])
     return X, y
+
+
+def label_of(kind, rng):
+    """Draw the label of a word: odd kinds are entities, others seldom."""
+    return "B-X" if rng.random() < (kind % 2 or 0.04 * kind) else "O"
 
 
 @pytest.fixture(scope="module")
@@ -36,41 +39,42 @@ def labeler():
 
 
 def are_right(labeler, X, y):
-    return [np.array(own) == gold for own, gold in zip(labeler.predict(X), map(np.array, y))]
+    return [labels == np.array(gold) for labels, gold in zip(labeler.predict(X), y)]
 
 
 def test_accepted_sequences_tokens_and_entities_are_as_right_as_promised(labeler):
     X, y = words(3000, 1)
     right = are_right(labeler, X, y)
-    assert np.mean([not own.all() for own in right]) > 0.07
-    whole = omkl.guarantee(labeler, *words(800, 2)).accept(X, error=0.05)
-    assert whole.dtype == bool
-    assert whole.mean() > 0.4
-    assert np.mean([not own.all() for own, accepted in zip(right, whole) if accepted]) <= 0.05
+    wrong = np.array([not tokens.all() for tokens in right])
+    assert wrong.mean() > 0.07
+    accepted = omkl.guarantee(labeler, *words(800, 2)).accept(X, error=0.05)
+    assert accepted.dtype == bool
+    assert accepted.mean() > 0.4
+    assert wrong[accepted].mean() <= 0.05
     for unit in ("token", "entity"):
         accepted = omkl.guarantee(labeler, *words(800, 2), unit=unit).accept(X, error=0.02)
-        shares = [1.0 - own[good].mean() for own, good in zip(right, accepted) if good.any()]
+        shares = [1.0 - tokens[good].mean() for tokens, good in zip(right, accepted) if good.any()]
         assert np.mean(shares) <= 0.02
         assert len(shares) > 1000
         if unit == "entity":
-            assert {
-                label for labels, own in zip(labeler.predict(X), accepted) for label in labels[own]
-            } == {"B-X"}
+            labels = np.concatenate(labeler.predict(X))
+            assert set(labels[np.concatenate(accepted)]) == {"B-X"}
+
+
+def share_covered(sets, gold):
+    """Return the share of labels that are in the set of their token."""
+    return np.mean([label in labels for label, labels in zip(gold, sets)])
 
 
 def test_sets_hold_the_labels_of_whole_sequences_or_of_tokens(labeler):
     X, y = words(3000, 3)
-    whole = omkl.guarantee(labeler, *words(800, 2)).sets(X, miss=0.1)
-    covered = [all(map(set.__contains__, own, gold)) for own, gold in zip(whole, y)]
-    assert np.mean(covered) >= 0.88
-    tokens = omkl.guarantee(labeler, *words(800, 2), unit="token").sets(X, miss=0.02)
-    assert (
-        np.mean([np.mean([g in s for g, s in zip(gold, own)]) for own, gold in zip(tokens, y)])
-        >= 0.97
-    )
-    sizes = [np.mean([len(own) for own in itertools.chain(*found)]) for found in (whole, tokens)]
-    assert all(1.0 < size < 1.9 for size in sizes)
-    labeler.predict(X[:5], labels=whole[:5])  # sets are constraints
+    by_sequence = omkl.guarantee(labeler, *words(800, 2)).sets(X, miss=0.1)
+    assert np.mean(np.array(list(map(share_covered, by_sequence, y))) == 1.0) >= 0.88
+    by_token = omkl.guarantee(labeler, *words(800, 2), unit="token").sets(X, miss=0.02)
+    assert np.mean(list(map(share_covered, by_token, y))) >= 0.97
+    for sets in (by_sequence, by_token):
+        assert 1.0 < np.mean(list(map(len, itertools.chain(*sets)))) < 1.9
+    labeler.predict(X[:5], labels=by_sequence[:5])  # sets are constraints
 
 
 def test_an_output_is_as_sure_as_its_probability_among_all_labellings():
@@ -79,12 +83,12 @@ def test_an_output_is_as_sure_as_its_probability_among_all_labellings():
     from omkl.sequences.labeling import potentials_of
 
     x = max(X, key=len)
-    [answer], [own] = answers_of(model, [x]), potentials_of(model.model_, [x])
-    structure, scores = model.structure_, {}
-    for labels in itertools.product(range(2), repeat=len(x)):
-        scores[labels] = structure.score(own, np.array(labels)) / model.temperature_
-    total = np.exp(list(scores.values())).sum()
-    assert answer.sure == pytest.approx(np.exp(max(scores.values())) / total)
+    [answer] = answers_of(model, [x])
+    [potentials] = potentials_of(model.model_, [x])
+    outputs = map(np.array, itertools.product(range(2), repeat=len(x)))
+    scores = [model.structure_.score(potentials, labels) for labels in outputs]
+    factors = np.exp(np.array(scores) / model.temperature_)
+    assert answer.sure == pytest.approx(factors.max() / factors.sum())
     assert answer.labels.tolist() == model.predict([x])[0].tolist()
     np.testing.assert_allclose(answer.values, model.predict_marginals([x])[0])
 
@@ -92,7 +96,8 @@ def test_an_output_is_as_sure_as_its_probability_among_all_labellings():
 def test_calibrating_decodes_and_encodes_each_example_once(labeler, monkeypatch):
     X, y = words(60, 6)
     counts = {"decode": 0, "encode": 0}
-    decode, encoder = Chain.decode, labeler.model_.codec.encoder
+    decode = Chain.decode
+    encoder = labeler.model_.codec.encoder
     encode = encoder.encode
 
     def counted(self, potentials):
@@ -115,7 +120,7 @@ def test_a_graph_is_as_sure_as_a_chain_with_the_same_scores():
     model = omkl.GraphLabeler(loss="crf", random_state=0).fit(graphs, y)
     checked = omkl.guarantee(model, graphs, y, unit="token")
     accepted = checked.accept(graphs[:50], error=0.1)
-    assert [len(own) for own in accepted] == list(map(len, X[:50]))
+    assert list(map(len, accepted)) == list(map(len, X[:50]))
     for answer, marginals in zip(
         answers_of(model, graphs[:20]), model.predict_marginals(graphs[:20])
     ):
@@ -141,12 +146,12 @@ def test_accepted_classes_are_as_right_as_promised_and_files_keep_the_promise(mo
     accepted = checked.accept(X, error=0.05)
     assert accepted.mean() > 0.3
     assert np.mean(model.predict(X)[accepted] != y[accepted]) <= 0.05
-    found = checked.sets(X, miss=0.05)
-    assert np.mean([label in own for label, own in zip(y, found)]) == pytest.approx(0.95, abs=0.03)
+    sets = checked.sets(X, miss=0.05)
+    assert share_covered(sets, y) == pytest.approx(0.95, abs=0.03)
     checked.save(tmp_path / "checked.npz")
     loaded = omkl.load(tmp_path / "checked.npz")
     np.testing.assert_array_equal(loaded.accept(X, error=0.05), accepted)
-    assert loaded.sets(X, miss=0.05) == found
+    assert loaded.sets(X, miss=0.05) == sets
     assert loaded.curve() == checked.curve()
     assert (loaded.unit, loaded.confidence, type(loaded.model)) == ("output", 0.9, type(model))
 
@@ -176,13 +181,13 @@ def test_new_rows_of_discrete_columns_are_accepted(kernels, batch, of_numbers):
     X, y = answers_to_questions(2000, 2)
     sets = checked.sets(X, miss=0.1)
     if of_numbers:
-        covered = (sets[:, 0] <= y) & (y <= sets[:, 1])
+        covered = np.mean((sets[:, 0] <= y) & (y <= sets[:, 1]))
     else:
-        covered = np.array([label in labels for label, labels in zip(y.tolist(), sets)])
+        covered = share_covered(sets, y.tolist())
         accepted = checked.accept(X, error=0.15)
         assert accepted.mean() > 0.3
         assert np.mean(model.predict(X)[accepted] != y[accepted]) <= 0.15
-    assert covered.mean() >= 0.87
+    assert covered >= 0.87
     checked.partial_fit(*answers_to_questions(50, 3))
     assert checked.levels_.keys() == {0.1}
 
@@ -209,7 +214,7 @@ def test_intervals_cover_numbers_as_often_as_promised(model):
 
 @pytest.mark.parametrize("adversary", ["outside", "inside", "alternating"])
 def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary):
-    """Gibbs and Candes: the share of misses differs from ``miss`` by at most (1 + rate) / (rate T)."""
+    """Gibbs and Candes: misses differ from ``miss`` by a share of at most (1 + rate) / (rate T)."""
     model = omkl.MKLRegressor(["linear"]).fit(*numbers(50, 3))
     checked = omkl.guarantee(model, *numbers(30, 4))
     X, _ = numbers(300, 5)
@@ -217,13 +222,9 @@ def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary)
     for i, x in enumerate(X[:, None]):
         [[low, high]] = checked.sets(x, miss=0.2)
         is_outside = adversary == "outside" or (adversary == "alternating" and i // 50 % 2)
-        y = (
-            high + 1.0
-            if is_outside and high < np.inf
-            else 0.5 * (low + high)
-            if np.isfinite(low)
-            else 0.0
-        )
+        y = 0.5 * (low + high) if np.isfinite(low) else 0.0
+        if is_outside and high < np.inf:
+            y = high + 1.0
         missed += not low <= y <= high
         checked.partial_fit(x, [y], miss=0.2, rate=0.1)
     assert abs(missed / 300 - 0.2) <= 1.1 / (0.1 * 300)
@@ -236,7 +237,8 @@ def test_intervals_miss_as_often_as_promised_on_adversarial_sequences(adversary)
 def test_a_stream_that_changes_is_covered_and_learned():
     def drifting(n, seed, turned):
         X, y = numbers(n, seed)
-        return X, (-3.0 if turned else 1.0) * y
+        slope = -3.0 if turned else 1.0
+        return X, slope * y
 
     model = omkl.OnlineMKLRegressor(["linear"], random_state=0).partial_fit(
         *drifting(300, 6, False)
@@ -244,12 +246,12 @@ def test_a_stream_that_changes_is_covered_and_learned():
     still, moving = (omkl.guarantee(model, *drifting(100, 7, False)) for _ in range(2))
     X, y = drifting(600, 8, True)
     rates = []
-    for own in (still, moving):
+    for checked in (still, moving):
         covered = []
         for part in np.split(np.arange(600), 30):
-            low, high = own.sets(X[part], miss=0.1).T
+            low, high = checked.sets(X[part], miss=0.1).T
             covered += ((low <= y[part]) & (y[part] <= high)).tolist()
-            if own is moving:
+            if checked is moving:
                 moving.partial_fit(X[part], y[part], miss=0.1, rate=0.05)
         rates.append(np.mean(covered))
     assert rates[0] < 0.6
@@ -264,11 +266,12 @@ def test_a_stream_that_changes_is_covered_and_learned():
 @pytest.fixture(scope="module")
 def treebanks():
     """Return treebanks in which half of the adjectives modify the verb, by chance."""
-    made, rng = sentences(700), np.random.default_rng(0)
-    for sentence in made:
+    rng = np.random.default_rng(0)
+    all_sentences = sentences(700)
+    for sentence in all_sentences:
         if sentence.upos[1] == "ADJ" and rng.random() < 0.5:
             sentence.heads[1] = 4
-    trees = Treebank.from_sentences(made)
+    trees = Treebank.from_sentences(all_sentences)
     return trees[:200], trees[200:300], trees[300:500], trees[500:]
 
 
@@ -285,27 +288,25 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
     parser.fit(train).calibrate(dev)
     parsed = parser.parse(test)
     answers = list(answers_of(parser, test))
-    np.testing.assert_array_equal(np.concatenate([own.labels for own in answers]), parsed.heads)
+    heads = np.concatenate([answer.labels for answer in answers])
+    np.testing.assert_array_equal(heads, parsed.heads)
     for answer, marginals, heads in zip(answers, parser.predict_marginals(test), parsed.trees()):
         arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
         np.testing.assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
         assert answer.sure == pytest.approx(answer.tokens.prod())
-    wrong = (parsed.heads != test.heads) | (
-        np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
-    )
-    gold = [answer.wrong for answer in answers_of(parser, test, compare=True)]
-    np.testing.assert_array_equal(np.concatenate(gold), wrong)
+    wrong = parsed.heads != test.heads
+    wrong |= np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
+    compared = list(answers_of(parser, test, compare=True))
+    np.testing.assert_array_equal(np.concatenate([answer.wrong for answer in compared]), wrong)
     checked = omkl.guarantee(parser, calibration)
     accepted = checked.accept(test, error=0.05)
-    assert np.mean([own.any() for own in gold]) > 0.15
-    assert np.mean([own.any() for own, good in zip(gold, accepted) if good]) <= 0.05
+    is_wrong = np.array([answer.wrong.any() for answer in compared])
+    assert is_wrong.mean() > 0.15
+    assert is_wrong[accepted].mean() <= 0.05
     assert accepted.mean() > 0.3
-    heads = omkl.guarantee(parser, calibration, column="heads", unit="token")
-    found = heads.sets(test, miss=0.1)
-    shares = [
-        np.mean([h in own for h, own in zip(gold, sets)]) for gold, sets in zip(test.trees(), found)
-    ]
-    assert np.mean(shares) >= 0.85
+    by_head = omkl.guarantee(parser, calibration, column="heads", unit="token")
+    sets = by_head.sets(test, miss=0.1)
+    assert np.mean(list(map(share_covered, sets, test.trees()))) >= 0.85
     checked.save(tmp_path / "parser.npz", training=False)
     loaded = omkl.load(tmp_path / "parser.npz")
     assert loaded.curve() == checked.curve()
@@ -323,18 +324,14 @@ def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
     for column in ("upos", "feats", "lemmas", "heads", "deprels", None):
         checked = omkl.guarantee(model, calibration, column=column, unit="token")
         accepted = checked.accept(test, error=0.3)
-        assert [len(own) for own in accepted] == test.lengths.tolist()
+        assert list(map(len, accepted)) == test.lengths.tolist()
         if column is not None:
-            sides = (
-                t.heads if column == "heads" else np.array(strings_of(t, column))
-                for t in (test, annotated)
-            )
-            wrong = np.concatenate(
-                [answer.wrong for answer in answers_of(model, test, None, column, compare=True)]
-            )
-            np.testing.assert_array_equal(wrong, np.not_equal(*sides))
+            compared = answers_of(model, test, None, column, compare=True)
+            wrong = np.concatenate([answer.wrong for answer in compared])
+            expected = column_of(test, column) != column_of(annotated, column)
+            np.testing.assert_array_equal(wrong, expected)
     [first, *_] = omkl.guarantee(model, calibration, column="upos").sets(test, miss=0.1)
-    assert all(isinstance(own, set) for own in first)
+    assert {type(labels) for labels in first} == {set}
     with pytest.raises(InputError):
         omkl.guarantee(model, calibration, column="lemmas").sets(test, miss=0.1)
     checked.save(tmp_path / "annotator.npz")

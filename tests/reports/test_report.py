@@ -1,5 +1,6 @@
-"""The report is one self-contained page, equal for equal models; drawn sentences have every word
-and arc.
+"""The report is one self-contained page, equal for equal models.
+
+Drawn sentences have every word and arc.
 """
 
 import json
@@ -10,6 +11,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
+from operator import ne
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -32,7 +34,9 @@ from omkl.reports.report import QUALITIES, SECTIONS, _group_table
 from ..estimators.test_explanations import TAGS, TREES, WORDS
 
 RNG = np.random.default_rng(0)
-WORDS, TAGS, SENTENCES = 5 * WORDS, 5 * TAGS, [TREES[1], TREES[0]] * 4
+WORDS = 5 * WORDS
+TAGS = 5 * TAGS
+SENTENCES = [TREES[1], TREES[0]] * 4
 VOID = {"meta", "img", "br", "link"}
 
 
@@ -41,33 +45,32 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.open, self.words, self.links, self.ids, self.tables, self.headings = (
-            [],
-            [],
-            [],
-            [],
-            0,
-            [],
-        )
+        self.open = []
+        self.words = []
+        self.links = []
+        self.ids = []
+        self.tables = 0
+        self.headings = []
         self.feed(html)
         self.close()
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
-        self.links += [
-            attributes[key] for key in ("src", "href", "xlink:href") if key in attributes
-        ]
-        self.ids += [attributes["id"]] if "id" in attributes else []
+        self._add_links(attributes)
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
         self.tables += tag == "table"
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attributes):
-        attributes = dict(attributes)
-        self.links += [
-            attributes[key] for key in ("src", "href", "xlink:href") if key in attributes
-        ]
+        self._add_links(dict(attributes))
+
+    def _add_links(self, attributes):
+        for key in ("src", "href", "xlink:href"):
+            if key in attributes:
+                self.links.append(attributes[key])
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -87,9 +90,8 @@ def checked(html):
     page = Page(html)
     # the page is self-contained: links are internal or data
     assert all(link.startswith(("#", "data:image/")) for link in page.links), page.links
-    assert {
-        link[1:] for link in page.links if link.startswith("#") and link.startswith("#section")
-    } <= set(page.ids)
+    sections = {link[1:] for link in page.links if link.startswith("#section")}
+    assert sections <= set(page.ids)
     assert "default-src 'none'" in html
     for url in re.findall(r"https?://[^\s\"'<>)]+", html):
         assert url.startswith(("http://www.w3.org/",)), url
@@ -124,7 +126,7 @@ def test_a_classifier():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("with_data", [True, False])
 @pytest.mark.parametrize(
     "model",
     [
@@ -139,15 +141,15 @@ def test_a_classifier():
     ],
     ids=lambda model: type(model).__name__ + str(getattr(model, "method", "")),
 )
-def test_every_estimator_of_rows(model, given):
+def test_every_estimator_of_rows(model, with_data):
     y = Y if hasattr(model, "decision_function") else X[:, 0] - X[:, 2]
     model.fit(X[:60], y[:60])
-    page = checked(make_report(model, *((X[60:], y[60:]) if given else ())))
-    assert ("How good it is" in page.headings) == given
+    data = (X[60:], y[60:]) if with_data else ()
+    page = checked(make_report(model, *data))
+    assert ("How good it is" in page.headings) == with_data
     assert {"What it learned", "How it was trained"} <= set(page.headings)
-    assert ("Scales of standardized columns" in page.text) == bool(
-        getattr(model, "column_scales_", {})
-    )
+    has_scales = bool(getattr(model, "column_scales_", {}))
+    assert ("Scales of standardized columns" in page.text) == has_scales
 
 
 @pytest.mark.slow
@@ -155,13 +157,11 @@ def test_effects_of_columns_are_drawn_for_kernels_on_single_columns():
     pytest.importorskip("matplotlib")
     X, y = np.random.default_rng(0).normal(size=(2, 60, 3))
     kernels = omkl.kernels.per_column("gaussian", X)
-    single, whole = (
-        omkl.MKLRegressor(own, regularizer="mkl").fit(X, y[:, 0]) for own in (kernels, ["gaussian"])
-    )
-    for model, drawn in ((single, True), (whole, False)):
+    for specs, has_effects in ((kernels, True), (["gaussian"], False)):
+        model = omkl.MKLRegressor(specs, regularizer="mkl").fit(X, y[:, 0])
         page = make_report(model, X, y[:, 0])
-        assert ("Effects of columns" in page) == drawn
-        assert ("What each column adds" in page) == drawn
+        assert ("Effects of columns" in page) == has_effects
+        assert ("What each column adds" in page) == has_effects
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_a_labeler_of_words_and_one_of_images():
     assert model.top_features(1)[0]["feature"] in page.text
     images = [RNG.random((len(tags), 128)) for tags in TAGS]
     reader = omkl.SequenceLabeler(["linear"], epochs=1, random_state=0).fit(images, TAGS)
-    assert "image" in make_report(reader, images, [own[::-1] for own in TAGS])
+    assert "image" in make_report(reader, images, [tags[::-1] for tags in TAGS])
 
 
 @pytest.mark.slow
@@ -199,7 +199,7 @@ def test_entities_have_a_table_of_their_own():
         ["O", "O"],
     ] * 5
     model = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, tags)
-    page = checked(make_report(model, WORDS, [own[::-1] for own in tags]))
+    page = checked(make_report(model, WORDS, [labels[::-1] for labels in tags]))
     assert "By type of entity" in page.headings
 
 
@@ -273,8 +273,8 @@ def test_refusals(arguments):
 
 
 def test_cells_of_tables():
-    found = Page(table(["a", "b"], [["<x>", 1.5], [Markup("<b>y</b>"), None]]))
-    assert found.text.split() == ["a", "b", "<x>", "1.5", "y", NOTHING]
+    page = Page(table(["a", "b"], [["<x>", 1.5], [Markup("<b>y</b>"), None]]))
+    assert page.text.split() == ["a", "b", "<x>", "1.5", "y", NOTHING]
     assert 'data-value="1.5"' in table(["a", "b"], [["x", 1.5]])
     assert "and 3 more" in table(["a"], [[k] for k in range(8)], limit=5)
     assert html.paragraph("a\x00\ud800b") == "<p>a\ufffd\ufffdb</p>"
@@ -345,13 +345,18 @@ def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
     model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X, Y)
     html = make_report(model, X, Y)
     # a second script clicks on the column of recall twice, as a reader would
-    click = (
-        "const"
-        " t=[...document.querySelectorAll('table')].find(t=>t.tHead.textContent.includes('recall'));const"
-        " b=[...t.querySelectorAll('thead button')].find(b=>b.textContent==='recall');const"
-        " read=()=>[...t.tBodies[0].rows].map(r=>parseFloat(r.cells[5].dataset.value)).join(',');b.click();const"
-        " down=read();b.click();document.title=down+' '+read();"
-    )
+    click = """
+        const tables = [...document.querySelectorAll("table")];
+        const table = tables.find(table => table.tHead.textContent.includes("recall"));
+        const buttons = [...table.querySelectorAll("thead button")];
+        const button = buttons.find(button => button.textContent === "recall");
+        const recall = row => parseFloat(row.cells[5].dataset.value);
+        const read = () => [...table.tBodies[0].rows].map(recall).join(",");
+        button.click();
+        const down = read();
+        button.click();
+        document.title = down + " " + read();
+    """
     path = tmp_path / "report.html"
     path.write_text(html.replace("</body>", f"<script>{click}</script></body>"), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -371,7 +376,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 def sentences(draw, n=None):
     """Any trees, projective or not, of n words of any characters."""
     n = n or draw(st.integers(1, 8))
-    order, heads = draw(st.permutations(range(1, n + 1))), [0] * n
+    order = draw(st.permutations(range(1, n + 1)))
+    heads = [0] * n
     for k, word in enumerate(order[1:]):
         heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
     strings = st.lists(st.text(min_size=1, max_size=7), min_size=n, max_size=n)
@@ -383,55 +389,58 @@ def sentences(draw, n=None):
 
 def box(text, size):
     """Left, right, bottom and top of a text of average letters."""
-    half, y = 0.3 * size * len(text.text), float(text.get("y"))
-    return float(text.get("x")) - half, float(text.get("x")) + half, y, y - 0.75 * size
+    half = 0.3 * size * len(text.text)
+    x = float(text.get("x"))
+    y = float(text.get("y"))
+    return x - half, x + half, y, y - 0.75 * size
 
 
-def check_labels(drawn):
+def texts_of(picture, kind):
+    """Elements of the text of words ("form"), tags or relations."""
+    return [text for text in picture.iter(SVG + "text") if text.get("class") == kind]
+
+
+def check_labels(picture):
     """Labels of arcs are within the picture, and do not overlap."""
-    boxes = [box(t, 11) for t in drawn.iter(SVG + "text") if t.get("class") == "relation"]
-    width, height = float(drawn.get("width")), float(drawn.get("height"))
-    assert all(
-        left >= 0 and right <= width and top >= 0 and bottom <= height
-        for left, right, bottom, top in boxes
-    )
-    for one, other in combinations(boxes, 2):
-        assert one[1] < other[0] or other[1] < one[0] or one[2] < other[3] or other[2] < one[3]
+    boxes = [box(text, 11) for text in texts_of(picture, "relation")]
+    for left, right, bottom, top in boxes:
+        assert left >= 0
+        assert right <= float(picture.get("width"))
+        assert top >= 0
+        assert bottom <= float(picture.get("height"))
+    for box_a, box_b in combinations(boxes, 2):
+        left, right, bottom, top = box_b
+        is_beside = box_a[1] < left or right < box_a[0]
+        assert is_beside or box_a[2] < top or bottom < box_a[3]
 
 
 @given(sentence=sentences())
 def test_everything_is_drawn_and_nothing_overlaps(sentence):
-    drawn = ElementTree.fromstring(draw_tree(sentence))
-    texts = {
-        kind: [t for t in drawn.iter(SVG + "text") if t.get("class") == kind]
-        for kind in ("form", "relation")
-    }
-    assert len(texts["form"]) == len(sentence)
-    assert sorted(t.text for t in texts["relation"]) == sorted(
-        label for label in sentence.deprels if label != "_"
-    )
-    check_labels(drawn)
+    picture = ElementTree.fromstring(draw_tree(sentence))
+    assert len(texts_of(picture, "form")) == len(sentence)
+    labels = [label for label in sentence.deprels if label != "_"]
+    assert sorted(text.text for text in texts_of(picture, "relation")) == sorted(labels)
+    check_labels(picture)
 
 
 @given(sentence=sentences())
 def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
-    drawn = ElementTree.fromstring(draw_tree(sentence))
-    places = [float(t.get("x")) for t in drawn.iter(SVG + "text") if t.get("class") == "form"]
+    picture = ElementTree.fromstring(draw_tree(sentence))
+    places = np.array([float(text.get("x")) for text in texts_of(picture, "form")])
     arcs = []
-    for path in drawn.iter(SVG + "path"):
+    for path in picture.iter(SVG + "path"):
         if match := re.match(r"M([\d.]+),\d+V(\d+)q0,-8,(-?8),-8H([\d.]+)q", path.get("d")):
             begin, level, bend, flat = map(float, match.groups())
             arcs.append((begin, flat + bend, level))
-    nearest = [
-        tuple(min(range(len(places)), key=lambda i: abs(places[i] - x)) + 1 for x in arc[:2])
-        for arc in arcs
-    ]
-    assert sorted(nearest) == sorted(
-        (head, word) for word, head in enumerate(sentence.heads, 1) if head
-    )
-    for (a, b, level), (c, d, other) in combinations(arcs, 2):
+    nearest = []
+    for begin, end, _ in arcs:
+        head, word = (int(np.argmin(np.abs(places - x))) + 1 for x in (begin, end))
+        nearest.append((head, word))
+    expected = [(head, word) for word, head in enumerate(sentence.heads, 1) if head]
+    assert sorted(nearest) == sorted(expected)
+    for (a, b, level), (c, d, other_level) in combinations(arcs, 2):
         if max(min(a, b), min(c, d)) < min(max(a, b), max(c, d)):
-            assert level != other
+            assert level != other_level
 
 
 @st.composite
@@ -441,26 +450,20 @@ def parses(draw):
     return gold, replace(draw(sentences(len(gold))), forms=gold.forms)
 
 
-@given(both=parses())
-def test_gold_arcs_are_above_the_words_and_predicted_ones_below(both):
-    gold, predicted = both
-    drawn = ElementTree.fromstring(draw_tree(gold, predicted))
-    words = next(float(t.get("y")) for t in drawn.iter(SVG + "text") if t.get("class") == "form")
-    arcs = list(drawn.iter(SVG + "path"))
-    heights = [
-        float(re.match(r"M[\d.]+,([\d.]+)", path.get("d"))[1])
-        for path in arcs
-        if "H" in path.get("d")
-    ]
-    assert sum(y < words for y in heights) == sum(head > 0 for head in gold.heads)
-    assert sum(y > words for y in heights) == sum(head > 0 for head in predicted.heads)
-    wrong = [g for g in drawn.iter(SVG + "g") if g.get("class") == "wrong"]
-    differ = [
-        a != b or c != d
-        for a, b, c, d in zip(gold.heads, predicted.heads, gold.deprels, predicted.deprels)
-    ]
-    assert len(wrong) == sum(differ)
-    check_labels(drawn)
+@given(trees=parses())
+def test_gold_arcs_are_above_the_words_and_predicted_ones_below(trees):
+    gold, predicted = trees
+    picture = ElementTree.fromstring(draw_tree(gold, predicted))
+    height_of_words = float(texts_of(picture, "form")[0].get("y"))
+    arcs = [path.get("d") for path in picture.iter(SVG + "path") if "H" in path.get("d")]
+    heights = [float(re.match(r"M[\d.]+,([\d.]+)", arc)[1]) for arc in arcs]
+    n_above = sum(height < height_of_words for height in heights)
+    assert n_above == sum(head > 0 for head in gold.heads)
+    assert len(heights) - n_above == sum(head > 0 for head in predicted.heads)
+    n_wrong = sum(group.get("class") == "wrong" for group in picture.iter(SVG + "g"))
+    gold_arcs = zip(gold.heads, gold.deprels)
+    assert n_wrong == sum(map(ne, gold_arcs, zip(predicted.heads, predicted.deprels)))
+    check_labels(picture)
 
 
 def test_another_sentence_is_refused():
@@ -469,23 +472,21 @@ def test_another_sentence_is_refused():
 
 
 def test_sentences_without_heads_and_without_words():
-    assert (
-        draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2
-    )  # in the picture, and in its title
+    # in the picture, and in its title
+    assert draw_tree(Sentence(forms=["a<b"])).count("a&lt;b") == 2
     assert ElementTree.fromstring(draw_tree(Sentence())).tag == SVG + "svg"
 
 
 def test_estimators_say_what_a_report_on_them_has():
-    found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
-    estimators = [cls for cls in found if issubclass(cls, SavedEstimator)]
+    exported = [getattr(omkl, name) for name in omkl.__all__]
+    classes = [value for value in exported if isinstance(value, type)]
+    estimators = [cls for cls in classes if issubclass(cls, SavedEstimator)]
     assert {cls.example_kind for cls in estimators} == {None, *QUALITIES}
     assert {section for cls in estimators for section in cls.report_sections} == set(SECTIONS)
 
 
 def test_groups_are_ranked_by_the_loss_without_them():
-    """A group of small weight that alone tells the label comes first with data, and a heavy useless
-    one without.
-    """
+    """With data, a group that alone tells the label is first; without, a heavy useless one is."""
     records = [
         {"group": name, "weight": weight, "norm": 1.0, "bytes": 8, "bytes_share": 0.5, **measured}
         for name, weight, measured in (

@@ -28,40 +28,40 @@ from omkl.selection.knockoffs import column_knockoffs, knockoff_threshold
 
 
 def table(n, d, n_useful, seed, bent=False):
-    """Make correlated columns, and a target that depends on some of them, linearly or by cosines."""
+    """Make correlated columns, a target that depends on some of them, and the names of these.
+
+    It depends on them linearly, or by cosines if it is ``bent``.
+    """
     rng = np.random.default_rng(seed)
-    X = (
-        rng.normal(size=(n, d))
-        @ np.linalg.cholesky(0.4 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))).T
-    )
+    distances = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    X = rng.normal(size=(n, d)) @ np.linalg.cholesky(0.4**distances).T
     useful = rng.choice(d, n_useful, replace=False)
-    parts = np.cos(2.0 * X[:, useful]) if bent else X[:, useful]
-    return (
-        X,
-        parts @ rng.choice([-1.0, 1.0], n_useful) + rng.normal(size=n),
-        {f"column {j}" for j in useful},
-    )
+    features = X[:, useful]
+    if bent:
+        features = np.cos(2.0 * features)
+    y = features @ rng.choice([-1.0, 1.0], n_useful) + rng.normal(size=n)
+    return X, y, {f"column {j}" for j in useful}
 
 
-def shares(found, useful):
-    """Return the share of false discoveries, and of useful groups that are found."""
-    found = set(found)
-    return len(found - useful) / max(len(found), 1), len(found & useful) / len(useful)
+def shares(selected, useful):
+    """Return the share of false discoveries, and of useful groups that are selected."""
+    selected = set(selected)
+    n_correct = len(selected & useful)
+    return len(selected - useful) / max(len(selected), 1), n_correct / len(useful)
 
 
 def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_scikit_learns():
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for seed in range(15):
         X, y, useful = table(200, 40, 12, seed)
-        ours.append(
-            shares(select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed).selected, useful)
-        )
+        selection = select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed)
+        ours.append(shares(selection.selected, useful))
         knockoffs = column_knockoffs(X, np.arange(40), np.random.default_rng(seed))
         weights = np.abs(LassoCV(alphas=30).fit(np.hstack([X, knockoffs]), y).coef_)
-        W = weights[:40] - weights[40:]
-        theirs.append(
-            shares([f"column {j}" for j in np.flatnonzero(knockoff_threshold(W, 0.2) <= W)], useful)
-        )
+        statistics = weights[:40] - weights[40:]
+        selected = np.flatnonzero(statistics >= knockoff_threshold(statistics, 0.2))
+        theirs.append(shares([f"column {j}" for j in selected], useful))
     false, power = np.array(ours).T
     assert false.mean() <= 0.2 + 2.0 * false.std() / np.sqrt(len(false))
     assert power.mean() == pytest.approx(np.mean(theirs, axis=0)[1], abs=0.1)
@@ -73,14 +73,9 @@ def test_kernels_find_columns_that_the_lasso_cannot_see(make):
     results = []
     for seed in range(3):
         X, y, useful = table(300, 30, 10, seed, bent=True)
-        results.append(
-            shares(
-                select_groups(
-                    make(per_column("gaussian", X)), X, y, fdr=0.2, random_state=seed
-                ).selected,
-                useful,
-            )
-        )
+        model = make(per_column("gaussian", X))
+        selection = select_groups(model, X, y, fdr=0.2, random_state=seed)
+        results.append(shares(selection.selected, useful))
     false, power = np.mean(results, axis=0)
     assert false <= 0.3
     assert power > 0.6
@@ -90,10 +85,8 @@ def test_kernels_find_columns_that_the_lasso_cannot_see(make):
 def test_nothing_is_selected_where_there_is_nothing():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 40)), rng.integers(2, size=150)
-    counts = [
-        len(select_groups(MKLClassifier(per_column("gaussian", X)), X, y, random_state=s).selected)
-        for s in range(5)
-    ]
+    model = MKLClassifier(per_column("gaussian", X))
+    counts = [len(select_groups(model, X, y, random_state=seed).selected) for seed in range(5)]
     assert counts.count(0) >= 4
 
 
@@ -101,17 +94,14 @@ def test_kernels_on_the_same_columns_are_one_group_and_weighting_is_by_norms():
     X, y, _ = table(100, 4, 2, 0)
     kernels = {"a": "linear:on=0", "b": "gaussian:on=0", "c": "gaussian:on=1:3"}
     model = OnlineMKLRegressor(kernels, weighting="out-of-sample", random_state=0)
-    tried = trial(model, X, y, None)
-    assert tried.members == {"a + b": ["a", "b"], "c": ["c"]}
-    trained = tried.train(np.random.default_rng(0))
+    tested = trial(model, X, y, None)
+    assert tested.members == {"a + b": ["a", "b"], "c": ["c"]}
+    trained = tested.train(np.random.default_rng(0))
     assert trained.weighting == "norms"
     assert set(trained.kernel_weights_) == {*kernels, *(f"{name} (knockoff)" for name in kernels)}
-    own, other = (
-        [trained.kernel_weights_[name + suffix] for name in kernels]
-        for suffix in ("", " (knockoff)")
-    )
-    a, b, c = np.subtract(own, other)
-    np.testing.assert_allclose(tried.statistics(np.random.default_rng(0)), [a + b, c])
+    weights = trained.kernel_weights_
+    a, b, c = (weights[name] - weights[f"{name} (knockoff)"] for name in kernels)
+    np.testing.assert_allclose(tested.statistics(np.random.default_rng(0)), [a + b, c])
     with pytest.warns(DataWarning, match="select at least 10 groups or none, and there are 2"):
         assert select_groups(model, X, y).selected == []
 
@@ -120,8 +110,8 @@ def test_groups_of_columns_by_name():
     pandas = pytest.importorskip("pandas")
     X, y, _ = table(60, 4, 2, 0)
     frame = pandas.DataFrame(X, columns=list("abcd"))
-    tried = trial(GroupLasso(0.1, groups={"one": ["a", "d"], "two": ["b", "c"]}), frame, y, None)
-    trained = tried.train(np.random.default_rng(0))
+    tested = trial(GroupLasso(0.1, groups={"one": ["a", "d"], "two": ["b", "c"]}), frame, y, None)
+    trained = tested.train(np.random.default_rng(0))
     assert trained.groups["one"] == [0, 3]
     assert {len(columns) for columns in trained.groups.values()} == {2}
     assert sorted(chain.from_iterable(trained.groups.values())) == list(range(8))
@@ -136,20 +126,20 @@ SENTENCES = [
 def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
     seen = []
     monkeypatch.setattr(SequenceLabeler, "fit", lambda self, X, y: seen.append((X, y)) or self)
-    X = [
-        [{"word": w, "tag": t, "last": w[-1]} for w, t in zip(s.split(), tags.split())]
-        for s, tags, _ in SENTENCES
-    ]
+    X = []
+    for sentence, tags, _ in SENTENCES:
+        pairs = zip(sentence.split(), tags.split())
+        X.append([{"word": word, "tag": tag, "last": word[-1]} for word, tag in pairs])
     y = [tags.split() for _, tags, _ in SENTENCES]
-    tried = trial(SequenceLabeler(), X, y, "tag")
-    assert list(tried.members) == ["word", "last"]
-    tried.train(np.random.default_rng(0))
+    tested = trial(SequenceLabeler(), X, y, "tag")
+    assert list(tested.members) == ["word", "last"]
+    tested.train(np.random.default_rng(0))
     [(new, labels)] = seen
     assert labels is y
     pairs = Counter()
     for sequence, old in zip(new, X):
-        for token, own in zip(sequence, old):
-            assert {key: token[key] for key in own} == own
+        for token, original in zip(sequence, old):
+            assert token.items() >= original.items()
             assert token["last (knockoff)"] == token["word (knockoff)"][-1]  # of one token
             pairs[token["word (knockoff)"], token["tag"]] += 1
     assert pairs == Counter((token["word"], token["tag"]) for sequence in X for token in sequence)
@@ -163,13 +153,14 @@ def test_useless_features_of_words_are_not_selected():
         for s in words
     ]
     y = [[int(w[-1]) % 3 for w in s] for s in words]
-    found = select_groups(SequenceLabeler(random_state=0), X, y, fdr=0.9, random_state=0)
-    assert max(found.statistics, key=found.statistics.get) == "digit"
-    rows, labels = [token for s in X for token in s], [label for s in y for label in s]
-    found = select_groups(
+    selection = select_groups(SequenceLabeler(random_state=0), X, y, fdr=0.9, random_state=0)
+    assert max(selection.statistics, key=selection.statistics.get) == "digit"
+    rows = list(chain.from_iterable(X))
+    labels = list(chain.from_iterable(y))
+    selection = select_groups(
         OnlineMKLClassifier(random_state=0), rows, labels, fdr=0.9, random_state=0
     )
-    assert max(found.statistics, key=found.statistics.get) == "digit"
+    assert max(selection.statistics, key=selection.statistics.get) == "digit"
 
 
 def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
@@ -180,26 +171,28 @@ def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
     treebank = Treebank.from_sentences(
         [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES]
     )
-    tried = trial(
+    tested = trial(
         DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"]), treebank, None, None
     )
-    assert list(tried.members) == ["h.form m.form", "m.suffix2"]
-    tried.train(np.random.default_rng(0))
+    assert list(tested.members) == ["h.form m.form", "m.suffix2"]
+    tested.train(np.random.default_rng(0))
     [(templates, new)] = seen
     assert set(templates.names) == {
         "h.upos m.upos",
-        *tried.members,
-        *(f"{name} (knockoff)" for name in tried.members),
+        *tested.members,
+        *(f"{name} (knockoff)" for name in tested.members),
     }
     forms = {f"{code_of(form):x}": form for form in treebank.strings["forms"].tolist()}
     suffixes = {f"{code_of(form[-2:]):x}" for form in forms.values()}
-    found = Counter()
+    pairs = Counter()
     for sentence in new:
         for misc, tag in zip(sentence.misc, sentence.upos):
             values = dict(part.split("=") for part in misc.split("|"))
             assert values["Knockoff1"] in suffixes
-            found[forms[values["Knockoff0"]], tag] += 1
-    assert found == Counter((form, tag) for s in treebank for form, tag in zip(s.forms, s.upos))
+            pairs[forms[values["Knockoff0"]], tag] += 1
+    assert pairs == Counter(
+        chain.from_iterable(zip(sentence.forms, sentence.upos) for sentence in treebank)
+    )
 
 
 def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
@@ -229,48 +222,44 @@ def test_useless_templates_are_not_selected():
         sentences.append(Sentence(forms=forms, upos=tags.tolist(), heads=heads, misc=misc))
     templates = ["h.form m.form", *(f"h.misc:N{k} m.upos" for k in range(10))]
     parser = DependencyParser(templates, order=1, labeled=False, memory=4, random_state=0)
-    found = select_groups(parser, Treebank.from_sentences(sentences), fdr=0.9, random_state=0)
-    assert max(found.statistics, key=found.statistics.get) == "h.form m.form"
+    selection = select_groups(parser, Treebank.from_sentences(sentences), fdr=0.9, random_state=0)
+    assert max(selection.statistics, key=selection.statistics.get) == "h.form m.form"
 
 
 @pytest.mark.parametrize("precomputed", [False, True])
 def test_stable_groups_are_those_of_fits_on_halves(precomputed):
     X, y, useful = table(120, 12, 3, 0)
     grams = {name: np.outer(x, x) for name, x in zip(per_column("linear", X), X.T)}
-    model = MKLRegressor("precomputed" if precomputed else per_column("linear", X), C=0.1, tol=1e-6)
+    kernels = "precomputed" if precomputed else per_column("linear", X)
+    model = MKLRegressor(kernels, C=0.1, tol=1e-6)
     settings = {"method": "stability", "n_pairs": 5, "random_state": 3}
-    found = select_groups(model, grams if precomputed else X, y, **settings)
-    random, counts, q = (
-        np.random.RandomState(3),
-        Counter(),
-        int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2))),
-    )
+    selection = select_groups(model, grams if precomputed else X, y, **settings)
+    random = np.random.RandomState(3)
+    counts = Counter()
+    q = int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2)))
     for _ in range(5):
         order = random.permutation(120)
         for half in np.sort([order[:60], order[60:]], axis=1):
-            given = (
-                {name: gram[np.ix_(half, half)] for name, gram in grams.items()}
-                if precomputed
-                else X[half]
-            )
-            weights = clone(model).fit(given, y[half]).kernel_weights_
-            counts.update(
-                name for name in sorted(weights, key=weights.get)[-q:] if weights[name] > 0
-            )
-    assert found.statistics == {name: counts[name] / 10 for name in grams}
-    assert set(found.selected) <= useful
-    assert select_groups(model, grams if precomputed else X, y, n_jobs=2, **settings) == found
+            inputs = X[half]
+            if precomputed:
+                inputs = {name: gram[np.ix_(half, half)] for name, gram in grams.items()}
+            weights = clone(model).fit(inputs, y[half]).kernel_weights_
+            heaviest = sorted(weights, key=weights.get)[-q:]
+            counts.update(name for name in heaviest if weights[name] > 0)
+    assert selection.statistics == {name: counts[name] / 10 for name in grams}
+    assert set(selection.selected) <= useful
+    assert select_groups(model, grams if precomputed else X, y, n_jobs=2, **settings) == selection
 
 
 def test_few_useless_groups_are_stable():
     false = []
     for seed in range(4):
         X, y, useful = table(100, 40, 4, seed)
-        found = select_groups(
+        selection = select_groups(
             GroupLasso(0.3), X, y, method="stability", n_pairs=15, random_state=seed
         )
-        false.append(len(set(found.selected) - useful))
-        assert len(set(found.selected) & useful) >= 3
+        false.append(len(set(selection.selected) - useful))
+        assert len(set(selection.selected) & useful) >= 3
     assert np.mean(false) <= 1.0
 
 
@@ -307,9 +296,9 @@ def test_no_half_lacks_a_rare_class():
 )
 def test_bad_input_is_refused(settings, message):
     X, y, _ = table(30, 4, 2, 0)
-    given = {"estimator": GroupLasso(0.1), "X": X, "y": y} | settings
+    arguments = {"estimator": GroupLasso(0.1), "X": X, "y": y} | settings
     with pytest.raises(InputError, match=message):
-        select_groups(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
+        select_groups(**arguments)
 
 
 def test_a_categorical_column_is_one_group():
@@ -318,7 +307,9 @@ def test_a_categorical_column_is_one_group():
     frame = pandas.DataFrame(
         {"city": rng.choice(["Oslo", "Rome", "Bonn"], 80), "age": rng.normal(size=80)}
     )
-    tried = trial(GroupLasso(0.01), frame, (frame.city == "Rome") + 0.1 * rng.normal(size=80), None)
-    assert list(tried.members) == ["city", "age"]
-    city, age = tried.statistics(rng)
+    tested = trial(
+        GroupLasso(0.01), frame, (frame.city == "Rome") + 0.1 * rng.normal(size=80), None
+    )
+    assert list(tested.members) == ["city", "age"]
+    city, age = tested.statistics(rng)
     assert city > abs(age)

@@ -39,8 +39,8 @@ def test_knockoffs_have_the_largest_entropy(groups):
 
     start = np.full(groups.max() + 1, np.log(0.05))
     options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 9999, "maxfev": 9999}
-    found = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
-    np.testing.assert_allclose(S, blocks * np.exp(found.x)[groups], rtol=1e-4)
+    solution = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
+    np.testing.assert_allclose(S, blocks * np.exp(solution.x)[groups], rtol=1e-4)
     assert np.linalg.eigvalsh(2.0 * covariance - S).min() > 0.0
 
 
@@ -48,7 +48,8 @@ def test_swapping_columns_with_their_knockoffs_keeps_all_covariances():
     """Columns with ties, of any distribution: correlations of ranks are those of the originals."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(20_000, 4)) @ np.linalg.cholesky(autoregressive(4, 0.7)).T
-    X[:, 1], X[:, 2] = np.exp(X[:, 1]), np.round(X[:, 2])
+    X[:, 1] = np.exp(X[:, 1])
+    X[:, 2] = np.round(X[:, 2])
     knockoffs = column_knockoffs(X, np.arange(4), rng)
     for column, knockoff in zip(X.T, knockoffs.T):
         assert np.isin(knockoff, column).all()

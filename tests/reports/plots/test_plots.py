@@ -1,5 +1,6 @@
-"""Pictures show the numbers of weights, records and labels, in colours that are distinct for
-everyone.
+"""Pictures show the numbers of weights, records and labels.
+
+Their colours are distinct for everyone.
 """
 
 import sys
@@ -50,12 +51,8 @@ def batch():
 
 def bars(ax):
     """Return widths of bars by the name beside each."""
-    return dict(
-        zip(
-            (label.get_text() for label in ax.get_yticklabels()),
-            (bar.get_width() for bar in ax.patches),
-        )
-    )
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    return dict(zip(names, [bar.get_width() for bar in ax.patches]))
 
 
 def curves(ax):
@@ -64,10 +61,10 @@ def curves(ax):
 
 def history(p, n_epochs=20):
     weights = np.random.default_rng(0).dirichlet(np.full(p, 0.2), n_epochs)
-    return [
-        {"epoch": t, **{f"weight:{k}": w for k, w in enumerate(row)}}
-        for t, row in enumerate(weights, 1)
-    ]
+    records = []
+    for epoch, row in enumerate(weights, 1):
+        records.append({"epoch": epoch, **{f"weight:{k}": weight for k, weight in enumerate(row)}})
+    return records
 
 
 def test_weights_of_estimators(online, batch):
@@ -84,7 +81,7 @@ def test_a_group_report_has_intervals_of_two_standard_errors(online):
     assert bars(ax) == pytest.approx(
         {record["group"]: record["loss_increase"] for record in records}
     )
-    [lines] = [own for own in ax.collections if hasattr(own, "get_segments")]
+    [lines] = [part for part in ax.collections if hasattr(part, "get_segments")]
     widths = sorted(float(np.ptp(segment[:, 0])) for segment in lines.get_segments())
     np.testing.assert_allclose(widths, sorted(4 * record["standard_error"] for record in records))
 
@@ -165,10 +162,11 @@ def test_a_path_shows_the_groups_that_lead_anywhere_on_it():
     coefficients = np.linspace(0.1, 1.2, 12) * np.array([[0.0], [0.1], [1.0]])
     coefficients[1, 0] = 3.0  # the first column leads in the middle, and is the smallest at the end
     path = [{"alpha": alpha, "coef": row} for alpha, row in zip(alphas, coefficients)]
-    drawn = curves(plot_path(path, names=[f"column {j}" for j in range(12)], n=5))
-    hidden = coefficients[:, [name not in drawn for name in (f"column {j}" for j in range(12))]]
-    assert list(drawn) == [f"column {j}" for j in (0, 11, 10, 9, 8)]
-    assert hidden.max() <= min(max(values) for values in drawn.values())
+    names = [f"column {j}" for j in range(12)]
+    visible = curves(plot_path(path, names=names, n=5))
+    hidden = coefficients[:, [name not in visible for name in names]]
+    assert list(visible) == [f"column {j}" for j in (0, 11, 10, 9, 8)]
+    assert hidden.max() <= min(map(max, visible.values()))
 
 
 @pytest.mark.parametrize("draw", [plot_weights, plot_group_weights, plot_path])
@@ -219,8 +217,8 @@ TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 
 
 
 def linear(colour):
-    own = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-    return np.where(own <= 0.04045, own / 12.92, ((own + 0.055) / 1.055) ** 2.4)
+    rgb = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
 
 
 def lab(rgb):
@@ -252,7 +250,10 @@ PAIR = ["linear", "gaussian"]
 
 
 def names_of(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
+    legend = ax.get_legend()
+    if legend is None:
+        return []
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_losses_of_one_run_and_of_several():
@@ -338,8 +339,9 @@ def test_curves_and_panels(tmp_path):
 def test_calibration_of_tables_and_sequences():
     rng = np.random.default_rng(0)
     tables = [rng.dirichlet(np.ones(3), n) for n in (40, 10, 70)]
-    gold = [list(rng.choice(["a", "b", "c"], len(own))) for own in tables]
-    flat, labels = np.concatenate(tables), np.concatenate(gold)
+    gold = [list(rng.choice(["a", "b", "c"], len(table))) for table in tables]
+    flat = np.concatenate(tables)
+    labels = np.concatenate(gold)
     right = np.array(["a", "b", "c"])[flat.argmax(axis=1)] == labels
     expected = calibration_curve(right, flat.max(axis=1), n_bins=8, strategy="quantile")
     for arguments in (
@@ -353,19 +355,19 @@ def test_calibration_of_tables_and_sequences():
 
 def test_confusions_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
-    gold, found = rng.choice(list("dcba"), (2, 200))
-    ax = plot_confusion([gold[:50], gold[50:]], [found[:50], found[50:]])
+    gold, predicted = rng.choice(list("dcba"), (2, 200))
+    ax = plot_confusion([gold[:50], gold[50:]], [predicted[:50], predicted[50:]])
     assert [label.get_text() for label in ax.get_yticklabels()] == list("abcd")
     written = np.array([int(text.get_text()) for text in ax.texts]).reshape(4, 4)
-    np.testing.assert_array_equal(written, confusion_matrix(gold, found, labels=list("abcd")))
-    shares = confusion_matrix(gold, found, labels=list("abcd"), normalize="true")
+    np.testing.assert_array_equal(written, confusion_matrix(gold, predicted, labels=list("abcd")))
+    shares = confusion_matrix(gold, predicted, labels=list("abcd"), normalize="true")
     np.testing.assert_allclose(ax.images[0].get_array(), shares)
 
 
 def test_of_many_labels_the_most_confused_are_shown():
     gold = [f"label {k}" for k in range(300) for _ in range(3)]
-    found = [f"label {(k + (k < 20)) % 300}" for k in range(300) for _ in range(3)]
-    ax = plot_confusion(gold, found, n=21)
+    predicted = [f"label {(k + (k < 20)) % 300}" for k in range(300) for _ in range(3)]
+    ax = plot_confusion(gold, predicted, n=21)
     assert {label.get_text() for label in ax.get_yticklabels()} == {f"label {k}" for k in range(21)}
     for bad in (([], []), (["a"], ["a", "b"])):
         with pytest.raises(InputError):
@@ -376,10 +378,10 @@ def test_a_word_has_its_letters_below_it():
     images = load_digits().images[:5]
     ax = plot_word(images, [0, 1, 3, 3, 4], [0, 1, 2, 3, 4])
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "3\n(2)", "3", "4"]
-    drawn = ax.images[0].get_array()
-    np.testing.assert_allclose(drawn[:, 9:17], images[1])
+    picture = ax.images[0].get_array()
+    np.testing.assert_allclose(picture[:, 9:17], images[1])
     np.testing.assert_array_equal(
-        plot_word(images.reshape(5, 64), "abcde").images[0].get_array(), drawn
+        plot_word(images.reshape(5, 64), "abcde").images[0].get_array(), picture
     )
     assert plot_word(np.ones((3, 128)), "abc").images[0].get_array().shape == (16, 27)
     with pytest.raises(InputError):
@@ -388,7 +390,8 @@ def test_a_word_has_its_letters_below_it():
 
 @pytest.mark.slow
 def test_shapes_are_curves_bars_and_surfaces_on_one_scale():
-    pd, rng = pytest.importorskip("pandas"), np.random.default_rng(0)
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + 2.0 * (X[:, 2] > 0), [0.2, 1.5])
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
