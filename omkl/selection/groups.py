@@ -118,7 +118,7 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
             places = columns[name]
             if is_knockoff:
                 group = knockoff_of(name)
-                places = list(map(copies.__getitem__, places))
+                places = [copies[place] for place in places]
             groups[group] = places if kernels is None else kernels[name].restricted(places)
         parameter = "groups" if kernels is None else "kernels"
         return clone(estimator).set_params(**{parameter: groups}).fit(table, y)
