@@ -10,18 +10,16 @@ import omkl
 from omkl.exceptions import DataWarning
 
 RNG = np.random.default_rng(0)
-TOKENS = [
-    [{"word": f"w{i}", "postag": f"t{i % 5}"} for i in RNG.integers(50, size=8)] for _ in range(60)
-]
+TOKENS = []
+for _ in range(60):
+    TOKENS.append([{"word": f"w{i}", "postag": f"t{i % 5}"} for i in RNG.integers(50, size=8)])
 LABELS = [[token["postag"] for token in x] for x in TOKENS]
 WORDS = [[token["word"] for token in x] for x in TOKENS]
 RENAMED = [[{"word": token["word"], "pos": token["postag"]} for token in x] for x in TOKENS]
-ATTRIBUTES = [
-    [[f"word={token['word']}", f"postag={token['postag']}"] for token in x] for x in TOKENS
-]
-ROWS, RENAMED_ROWS, ROW_LABELS = (
-    list(chain.from_iterable(own)) for own in (TOKENS, RENAMED, LABELS)
-)
+LISTS = [[[f"word={token['word']}", f"postag={token['postag']}"] for token in x] for x in TOKENS]
+ROWS = list(chain.from_iterable(TOKENS))
+RENAMED_ROWS = list(chain.from_iterable(RENAMED))
+ROW_LABELS = list(chain.from_iterable(LABELS))
 
 
 def labeler(X):
@@ -29,23 +27,21 @@ def labeler(X):
 
 
 @pytest.mark.parametrize(
-    ("trained", "given"),
-    [(TOKENS, RENAMED), (ATTRIBUTES, [[token[:1] for token in x] for x in ATTRIBUTES])],
+    ("X", "without_tags"),
+    [(TOKENS, RENAMED), (LISTS, [[token[:1] for token in x] for x in LISTS])],
 )
-def test_absent_keys_are_named_once_a_call(trained, given, tmp_path):
-    model = labeler(trained)
+def test_absent_keys_are_named_once_a_call(X, without_tags, tmp_path):
+    model = labeler(X)
     model.save(tmp_path / "model.npz")
-    for own in (model, omkl.load(tmp_path / "model.npz")):
-        for call, arguments in (
-            (own.predict, [given]),
-            (own.score, [given, LABELS]),
-            (own.evaluate, [given, LABELS]),
-        ):
-            with pytest.warns(
-                DataWarning, match="no 'postag', from which the model has learned"
-            ) as found:
-                call(*arguments)
-            assert len(found) == 1
+    message = "no 'postag', from which the model has learned"
+    for candidate in (model, omkl.load(tmp_path / "model.npz")):
+        with pytest.warns(DataWarning, match=message) as caught:
+            candidate.predict(without_tags)
+        assert len(caught) == 1
+        for method in (candidate.score, candidate.evaluate):
+            with pytest.warns(DataWarning, match=message) as caught:
+                method(without_tags, LABELS)
+            assert len(caught) == 1
 
 
 def test_words_and_dicts_are_compared():
@@ -57,9 +53,7 @@ def test_words_and_dicts_are_compared():
 
 
 def test_absence_by_chance_is_no_reason_to_warn():
-    rare = [
-        [dict(token, rare="yes") if i == 0 else token for token in x] for i, x in enumerate(TOKENS)
-    ]
+    rare = [[dict(token, rare="yes") for token in TOKENS[0]], *TOKENS[1:]]
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         labeler(TOKENS).predict([RENAMED[0][:1]])

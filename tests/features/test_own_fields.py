@@ -1,6 +1,4 @@
-"""Fields of one's own in templates: attributes of FEATS and MISC, and lexicons, which a model file
-holds.
-"""
+"""Fields of one's own in templates: attributes of FEATS and MISC, and lexicons in model files."""
 
 import json
 
@@ -25,8 +23,10 @@ def told_by(column):
     for _ in range(150):
         n = int(rng.integers(3, 8))
         head = int(rng.integers(1, n + 1))
-        heads = [0 if word == head else head for word in range(1, n + 1)]
-        entries = ["Id=1|Rank=top" if word == head else "Id=2|Rank=low" for word in range(1, n + 1)]
+        heads = [head] * n
+        heads[head - 1] = 0
+        entries = ["Id=2|Rank=low"] * n
+        entries[head - 1] = "Id=1|Rank=top"
         forms = [f"w{rng.integers(500)}" for _ in range(n)]
         sentences.append(
             Sentence(forms=forms, heads=heads, deprels=["dep"] * n, **{column: entries})
@@ -69,43 +69,42 @@ def test_fields_are_read_from_their_columns():
     assert reader_of("Number[psor]")("Number=Sing|Number[psor]=Plur") == "Plur"
     assert reader_of("misc:Note")("SpaceAfter=No|Note") == "Note"
     assert reader_of("feats:case")("Case=Nom") == "_"
-    own = {"cluster": Lexicon.of(ANIMALS, "cluster")}
-    assert values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], own) == [
-        "0110",
-        "0110",
-        "_",
-        "_",
-        "_",
-    ]
-    assert values_of("cluster:3", ["cow", "Rex", "tree"], own) == ["011", "000", "_"]
+    lexicons = {"cluster": Lexicon.of(ANIMALS, "cluster")}
+    values = values_of("cluster", ["dog", "Dog", "rex", "_", "tree"], lexicons)
+    assert values == ["0110", "0110", "_", "_", "_"]
+    assert values_of("cluster:3", ["cow", "Rex", "tree"], lexicons) == ["011", "000", "_"]
 
 
 def test_a_lexicon_of_a_file_is_that_of_a_dict(tmp_path):
     path = tmp_path / "animals.tsv"
-    path.write_text(
-        "".join(f"{word}\t{value}\n" for word, value in ANIMALS.items()) + "\n", encoding="utf-8"
-    )
+    write_lexicon(path, ANIMALS)
     words = [*ANIMALS, "COW", "none", "_"]
-    from_file, from_dict = Lexicon.of(path, "a"), Lexicon.of(ANIMALS, "a")
+    from_file = Lexicon.of(path, "a")
+    from_dict = Lexicon.of(ANIMALS, "a")
     again = unpack_lexicons(["a"], pack_lexicons({"a": from_file}))["a"]
     expected = [ANIMALS.get(word, ANIMALS.get(word.lower(), "_")) for word in words]
-    assert (
-        from_file.values_of(words)
-        == from_dict.values_of(words)
-        == again.values_of(words)
-        == expected
-    )
+    for lexicon in (from_file, from_dict, again):
+        assert lexicon.values_of(words) == expected
+
+
+def write_lexicon(path, lexicon):
+    """Write a line for each word, and an empty one."""
+    lines = [f"{word}\t{value}\n" for word, value in lexicon.items()]
+    path.write_text("".join(lines) + "\n", encoding="utf-8")
 
 
 def clustered(rng, n_sentences):
     """Draw sentences of unique words of two clusters; words of one have heads in the other."""
-    sentences, clusters = [], {}
+    sentences = []
+    clusters = {}
     for _ in range(n_sentences):
         n = int(rng.integers(3, 8))
         head = int(rng.integers(n))
         forms = [f"w{rng.integers(10**9)}" for _ in range(n)]
-        clusters |= {form: "1" if word == head else "0" for word, form in enumerate(forms)}
-        heads = [0 if word == head else head + 1 for word in range(n)]
+        clusters |= dict.fromkeys(forms, "0")
+        clusters[forms[head]] = "1"
+        heads = [head + 1] * n
+        heads[head] = 0
         sentences.append(Sentence(forms=forms, upos=["X"] * n, heads=heads, deprels=["dep"] * n))
     return sentences, clusters
 
@@ -130,24 +129,26 @@ def test_a_lexicon_tells_what_words_do_not_and_goes_with_the_model(tmp_path):
 
 def test_relations_are_told_by_lexicons_too(reloaded):
     sentences, clusters = clustered(np.random.default_rng(4), 150)
-    for sentence in sentences:  # the first cluster of a name says what the word is to its head
-        kinds = [("ab"[k % 2], head) for k, head in enumerate(sentence.heads)]
-        clusters |= {form: kind + clusters[form] for form, (kind, _) in zip(sentence.forms, kinds)}
-        sentence.deprels = ["root" if head == 0 else kind for kind, head in kinds]
+    for sentence in sentences:
+        for k, form in enumerate(sentence.forms):
+            # the first letter of a cluster says what the word is to its head
+            kind = "ab"[k % 2]
+            clusters[form] = kind + clusters[form]
+            sentence.deprels[k] = kind
+            if sentence.heads[k] == 0:
+                sentence.deprels[k] = "root"
     model = parser(["h.cluster m.cluster"], lexicons={"cluster": clusters}).fit(sentences[:100])
     for candidate in (model, reloaded(model)):
         assert candidate.evaluate(sentences[100:])["las"] > 0.95
-    blind = parser(["h.cluster m.cluster"], lexicons={"cluster": dict.fromkeys(clusters, "1")}).fit(
-        sentences[:100]
-    )
+    without_kinds = {"cluster": dict.fromkeys(clusters, "1")}
+    blind = parser(["h.cluster m.cluster"], lexicons=without_kinds).fit(sentences[:100])
     assert blind.evaluate(sentences[100:])["las"] < 0.6
 
 
 def test_templates_of_parts_look_at_lexicons(reloaded):
     sentences, clusters = clustered(np.random.default_rng(3), 80)
-    model = parser(["m.form distance", "g.cluster m.cluster"], lexicons={"cluster": clusters}).fit(
-        sentences
-    )
+    model = parser(["m.form distance", "g.cluster m.cluster"], lexicons={"cluster": clusters})
+    model.fit(sentences)
     loaded = reloaded(model)
     assert set(loaded.lexicons) == {"cluster"}
     assert [s.heads for s in loaded.parse(sentences)] == [s.heads for s in model.parse(sentences)]
@@ -162,31 +163,21 @@ def test_auto_has_templates_for_each_lexicon():
 
 def test_a_lexicon_from_the_command_line(tmp_path):
     sentences, clusters = clustered(np.random.default_rng(2), 60)
-    write_treebank(tmp_path / "t.conllu", Treebank.from_sentences(sentences))
-    (tmp_path / "c.tsv").write_text(
-        "".join(f"{word}\t{value}\n" for word, value in clusters.items())
-    )
-    (tmp_path / "t.txt").write_text("h.cluster m.cluster:1\n")
-    files = [str(tmp_path / name) for name in ("t.conllu", "m.npz", "t.txt", "c.tsv", "m.json")]
-    command = [
-        "train",
-        "parser",
-        files[0],
-        "-o",
-        files[1],
-        "--templates",
-        files[2],
-        "--epochs",
-        "2",
-        "--quiet",
-    ]
-    assert (
-        main([*command, "--lexicon", f"cluster={files[3]}", "--dev", files[0], "--json", files[4]])
-        == 0
-    )
-    (tmp_path / "c.tsv").unlink()
-    assert json.loads((tmp_path / "m.json").read_text())["dev"]["all"]["uas"] == 1.0
-    assert omkl.load(files[1]).score(files[0]) == 1.0
+    treebank = str(tmp_path / "t.conllu")
+    model = str(tmp_path / "m.npz")
+    lexicon = tmp_path / "c.tsv"
+    templates = tmp_path / "t.txt"
+    report = tmp_path / "m.json"
+    write_treebank(treebank, Treebank.from_sentences(sentences))
+    write_lexicon(lexicon, clusters)
+    templates.write_text("h.cluster m.cluster:1\n")
+    command = ["train", "parser", treebank, "-o", model, "--templates", str(templates)]
+    command += ["--epochs", "2", "--quiet"]
+    outputs = ["--dev", treebank, "--json", str(report)]
+    assert main([*command, "--lexicon", f"cluster={lexicon}", *outputs]) == 0
+    lexicon.unlink()
+    assert json.loads(report.read_text())["dev"]["all"]["uas"] == 1.0
+    assert omkl.load(model).score(treebank) == 1.0
     assert main([*command, "--lexicon", "cluster"]) == 2
 
 
@@ -233,7 +224,6 @@ def test_bad_lexicons_are_refused(tmp_path, lexicons, message):
 @pytest.mark.parametrize(
     ("atom", "message"),
     [
-        ("h.cluster", "there is no field 'cluster'.* or the name of a lexicon"),
         ("h.other:0", "there is no field 'other:0'"),
         ("h.upos:2", "there is no field 'upos:2'"),
         ("h.misc:", "there is no field 'misc:'"),
@@ -242,4 +232,10 @@ def test_bad_lexicons_are_refused(tmp_path, lexicons, message):
 )
 def test_atoms_that_look_at_nothing_are_refused(atom, message):
     with pytest.raises(InputError, match=message):
-        TemplateSet([atom], {} if atom == "h.cluster" else {"other": None})
+        TemplateSet([atom], {"other": None})
+
+
+def test_an_atom_without_its_lexicon_is_refused():
+    message = "there is no field 'cluster'.* or the name of a lexicon"
+    with pytest.raises(InputError, match=message):
+        TemplateSet(["h.cluster"], {})

@@ -32,28 +32,30 @@ def test_scales_are_those_of_all_present_entries(X, rng):
 
 
 def test_rows_are_standardized_by_the_rows_up_to_them(X):
-    _, (filled, found) = followed(X)
-    expected = [
-        [part[0] for part in followed(X[: i + 1])[0].apply(X[i : i + 1])] for i in range(len(X))
-    ]
-    assert_allclose(filled, [row for row, _ in expected])
-    assert_allclose(found, [row for _, row in expected], atol=1e-9)
-    assert (found[np.isnan(X)] == 0.0).all()
+    _, (filled, standardized) = followed(X)
+    for i in range(len(X)):
+        scales, _ = followed(X[: i + 1])
+        [expected_filled], [expected_standardized] = scales.apply(X[i : i + 1])
+        assert_allclose(filled[i], expected_filled)
+        assert_allclose(standardized[i], expected_standardized, atol=1e-9)
+    assert (standardized[np.isnan(X)] == 0.0).all()
     assert_array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
 
 
 def test_splitting_a_stream_changes_no_bit(X):
-    whole, parts = ColumnScales(4), ColumnScales(4)
-    found = np.hstack([parts.follow(block) for block in np.split(X, [1, 2, 30])])
-    assert_array_equal(found, whole.follow(X))
-    assert_array_equal(parts.squares, whole.squares)
+    at_once = ColumnScales(4)
+    in_blocks = ColumnScales(4)
+    followed_blocks = [in_blocks.follow(block) for block in np.split(X, [1, 2, 30])]
+    assert_array_equal(np.hstack(followed_blocks), at_once.follow(X))
+    assert_array_equal(in_blocks.squares, at_once.squares)
 
 
 def test_merged_scales_are_those_of_all_rows(X):
-    scales, whole = followed(X[:20])[0], followed(X)[0]
+    scales = followed(X[:20])[0]
+    expected = followed(X)[0]
     scales.merge(followed(X[20:])[0])
-    assert_allclose(scales.means, whole.means)
-    assert_allclose(scales.deviations, whole.deviations)
+    assert_allclose(scales.means, expected.means)
+    assert_allclose(scales.deviations, expected.deviations)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,8 @@ def test_a_standardizing_kernel_equals_the_kernel_on_scaled_columns(spec, rng):
     X, Y = rng.normal(size=(2, 30, 3)) * [1e-6, 1.0, 1e6] + [0.0, 5.0, -3e6]
     scaler = StandardScaler().fit(X)
     expected = as_kernel(spec).fit(scaler.transform(X))(scaler.transform(Y), scaler.transform(X))
-    standardizing = as_kernel(f"{spec}{',' if ':' in spec else ':'}standardize=True")
+    name, _, kernel_settings = spec.partition(":")
+    standardizing = as_kernel(f"{name}:standardize=True,{kernel_settings}".rstrip(","))
     assert_allclose(standardizing.fit(X)(Y, X), expected, rtol=1e-6, atol=1e-9)
     assert_allclose(Average([standardizing]).fit(X)(Y, X), expected, rtol=1e-6, atol=1e-9)
 

@@ -22,19 +22,21 @@ def relatives_of(word, heads):
     """Return the relatives of a word (from 0) of a sentence: a word, ROOT or OUTSIDE."""
     tree = networkx.DiGraph()
     tree.add_nodes_from(range(-1, len(heads)))
-    tree.add_edges_from((max(int(head), 0) - 1, own) for own, head in enumerate(heads))
+    tree.add_edges_from((max(int(head), 0) - 1, child) for child, head in enumerate(heads))
     parent = next(tree.predecessors(word))
     children = sorted(tree.successors(word))
     left = [child for child in children if child < word]
     right = [child for child in children if child > word]
-    siblings = sorted(tree.successors(parent))
+    siblings = [OUTSIDE, *sorted(tree.successors(parent)), OUTSIDE]
     place = siblings.index(word)
+    if parent < 0:
+        parent = ROOT
     return {
-        "parent": ROOT if parent < 0 else parent,
-        "leftmost": left[0] if left else OUTSIDE,
-        "rightmost": right[-1] if right else OUTSIDE,
-        "before": siblings[place - 1] if place else OUTSIDE,
-        "after": siblings[place + 1] if place + 1 < len(siblings) else OUTSIDE,
+        "parent": parent,
+        "leftmost": [*left, OUTSIDE][0],
+        "rightmost": [OUTSIDE, *right][-1],
+        "before": siblings[place - 1],
+        "after": siblings[place + 1],
     }
 
 
@@ -51,6 +53,8 @@ def test_relatives_in_blocks_of_every_size(n_words, n_sentences):
         expected = []
         for first, heads in zip(offsets, trees):
             for word in range(len(heads)):
-                other = relatives_of(word, heads)[relative]
-                expected.append(code_of(names[first + other] if isinstance(other, int) else other))
+                value = relatives_of(word, heads)[relative]
+                if isinstance(value, int):
+                    value = names[first + value]
+                expected.append(code_of(value))
         assert fields.codes(f"{relative}_form", lambda field: codes).tolist() == expected

@@ -1,8 +1,7 @@
-"""Sequences of words and of attribute lists give the same models as the equivalent dicts; templates
-of words.
-"""
+"""Words and attribute lists give the same models as the equivalent dicts; templates of words."""
 
 import warnings
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -23,14 +22,15 @@ WORD = st.one_of(
 SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=6), min_size=1, max_size=6)
 
 
-def tagged(rng, n=80, n_words=300):
+def tagged(rng, n=80, n_stems=300):
     """Sentences of made-up words that show their tag by their ending."""
-    stems = ["".join(rng.choice(list("bdklmnprst"), 3)) for _ in range(n_words)]
-    X, y = [], []
+    stems = ["".join(rng.choice(list("bdklmnprst"), 3)) for _ in range(n_stems)]
+    X = []
+    y = []
     for _ in range(n):
-        tags = ["DET" if t % 2 == 0 else "NOUN" for t in range(rng.integers(1, 9))]
-        X.append([f"{rng.choice(stems)}{'a' if tag == 'DET' else 'en'}" for tag in tags])
-        y.append(tags)
+        n_words = rng.integers(1, 9)
+        X.append([f"{rng.choice(stems)}{('a', 'en')[t % 2]}" for t in range(n_words)])
+        y.append([("DET", "NOUN")[t % 2] for t in range(n_words)])
     return X, y
 
 
@@ -39,24 +39,26 @@ def as_dicts(X):
 
 
 def flat(X):
-    return [token for sequence in X for token in sequence], np.cumsum([0, *map(len, X)])
+    """Return all tokens, and the offsets of the sequences."""
+    return list(chain.from_iterable(X)), np.cumsum([0, *map(len, X)])
 
 
-def assert_equal_features(ours, theirs):
-    for own, other in zip(ours, theirs):
-        assert_array_equal(own, other)
+def assert_equal_features(features, expected):
+    for array, expected_array in zip(features, expected):
+        assert_array_equal(array, expected_array)
 
 
 @given(first=SENTENCES, second=SENTENCES, third=SENTENCES)
 def test_features_are_those_of_the_dicts(first, second, third):
     """Training and lookup agree, in one vocabulary and in two."""
-    by_word, by_dict = Vocabulary(), Vocabulary()
+    by_word = Vocabulary()
+    by_dict = Vocabulary()
     words = WordEncoder(by_word)
     for X, grow in ((first, True), (second, False), (third, True), (second, False), (second, True)):
         tokens, offsets = flat(X)
-        found = words.encode(Words(tokens), offsets, grow)
-        expected = by_dict.encode([features for s in as_dicts(X) for features in s], grow)
-        assert_equal_features(found, expected)
+        features = words.encode(Words(tokens), offsets, grow)
+        dicts, _ = flat(as_dicts(X))
+        assert_equal_features(features, by_dict.encode(dicts, grow))
     assert by_word.ids == by_dict.ids
     assert_equal_features(by_word.state().values(), by_dict.state().values())
 
@@ -73,12 +75,14 @@ def test_a_vocabulary_that_grew_by_dicts_is_known_to_words():
 
 
 def test_more_words_than_are_encoded_at_a_time(rng):
-    X, _ = tagged(rng, n=700, n_words=2000)
+    X, _ = tagged(rng, n=700, n_stems=2000)
     tokens, offsets = flat(X)
-    vocabularies = Vocabulary(), Vocabulary()
-    found = WordEncoder(vocabularies[0]).encode(Words(tokens), offsets, True)
-    assert_equal_features(found, vocabularies[1].encode([f for s in as_dicts(X) for f in s], True))
-    assert vocabularies[0].ids == vocabularies[1].ids
+    by_word = Vocabulary()
+    by_dict = Vocabulary()
+    features = WordEncoder(by_word).encode(Words(tokens), offsets, True)
+    dicts, _ = flat(as_dicts(X))
+    assert_equal_features(features, by_dict.encode(dicts, True))
+    assert by_word.ids == by_dict.ids
 
 
 def test_forgetting_changes_nothing(rng, monkeypatch):
@@ -111,35 +115,43 @@ def test_words_come_in_streams_and_in_parts(rng):
     streamed = omkl.SequenceLabeler(epochs=2, random_state=0).fit(stream, classes=["DET", "NOUN"])
     assert streamed.score(X, y) > 0.9
     partial = omkl.SequenceLabeler(random_state=0)
+    classes_of_blocks = {0: ["DET", "NOUN"]}
     for low in range(0, len(X), 20):
-        partial.partial_fit(
-            X[low : low + 20], y[low : low + 20], classes=["DET", "NOUN"] if low == 0 else None
-        )
+        rows = slice(low, low + 20)
+        partial.partial_fit(X[rows], y[rows], classes=classes_of_blocks.get(low))
         assert len(partial.predict([["unseen", "words"]])[0]) == 2
     assert partial.score(X, y) > 0.9
     dicts = omkl.SequenceLabeler(random_state=0)
     for low in range(0, len(X), 20):
-        dicts.partial_fit(
-            as_dicts(X[low : low + 20]),
-            y[low : low + 20],
-            classes=["DET", "NOUN"] if low == 0 else None,
-        )
+        rows = slice(low, low + 20)
+        dicts.partial_fit(as_dicts(X[rows]), y[rows], classes=classes_of_blocks.get(low))
     assert dicts.kernel_weights_ == partial.kernel_weights_
+
+
+def text_features(X):
+    """Return dicts of features that are strings, and one that is always true."""
+    dicts = as_dicts(X)
+    for sentence in dicts:
+        for token in sentence:
+            for key in [key for key, value in token.items() if not isinstance(value, str)]:
+                del token[key]
+            token["bias"] = True
+    return dicts
+
+
+def attribute_list(token):
+    return [f"{key}={value}" for key, value in token.items() if key != "bias"] + ["bias"]
 
 
 def attributes(X):
     """Return attributes as CRFsuite takes them: strings, one of them without a value."""
-    return [
-        [[f"{k}={v}" for k, v in f.items() if isinstance(v, str)] + ["bias"] for f in s]
-        for s in as_dicts(X)
-    ]
+    return [[attribute_list(token) for token in sentence] for sentence in text_features(X)]
 
 
 def test_attribute_lists_are_short_for_dicts(rng):
     X, y = tagged(rng)
     lists = attributes(X)
-    strings = [[{k: v for k, v in f.items() if isinstance(v, str)} for f in s] for s in as_dicts(X)]
-    dicts = [[{**f, "bias": True} for f in s] for s in strings]
+    dicts = text_features(X)
     by_list = omkl.SequenceLabeler(epochs=3, random_state=0).fit(lists, y)
     by_dict = omkl.SequenceLabeler(epochs=3, random_state=0).fit(dicts, y)
     assert list(by_list.kernel_weights_) == list(by_dict.kernel_weights_)
@@ -148,28 +160,27 @@ def test_attribute_lists_are_short_for_dicts(rng):
     )
     expected = by_dict.decision_function(dicts)
     for model, inputs in ((by_list, lists), (by_list, dicts), (by_dict, lists)):
-        for own, other in zip(model.decision_function(inputs), expected):
-            assert_allclose(own, other, atol=1e-9)
+        for scores, expected_scores in zip(model.decision_function(inputs), expected):
+            assert_allclose(scores, expected_scores, atol=1e-9)
 
 
 @pytest.mark.parametrize("to", ["crfsuite", "jsonl"])
 def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to):
     """Numbers from dicts, CRFsuite's files and JSON lines are the same features."""
     X, y = tagged(rng)
-    dicts = [
-        [
-            {
-                "word": w,
-                "length": float(len(w)),
-                "bias": True,
-                "empty": "",
-                "z": 0,
-                "in": {"x": 1.5},
-            }
-            for w in x
-        ]
-        for x in X
-    ]
+
+    def features(word):
+        length = float(len(word))
+        return {
+            "word": word,
+            "length": length,
+            "bias": True,
+            "empty": "",
+            "z": 0,
+            "in": {"x": 1.5},
+        }
+
+    dicts = [[features(word) for word in words] for words in X]
     write_sequences(tmp_path / "a", zip(dicts, y), to)
     read, _ = read_sequences(tmp_path / "a", to)
     write_sequences(tmp_path / "again", zip(read, y), "jsonl")
@@ -180,26 +191,28 @@ def test_numbers_are_the_same_feature_in_dicts_lists_and_files(rng, tmp_path, to
     ]
     expected = models[0].decision_function(dicts)
     for model in models:
-        for held in (dicts, read, again):
-            assert_equal_features(model.decision_function(held), expected)
+        for inputs in (dicts, read, again):
+            assert_equal_features(model.decision_function(inputs), expected)
     sizes = omkl.SequenceLabeler().partial_fit([[{"length": 8.0}, {"length": 16.0}]], [["A", "B"]])
-    assert_array_equal(
-        sizes.decision_function([[["length"]]])[0], sizes.decision_function([[{"length": 1}]])[0]
-    )
+    [from_list] = sizes.decision_function([[["length"]]])
+    [from_dict] = sizes.decision_function([[{"length": 1}]])
+    assert_array_equal(from_list, from_dict)
 
 
 def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
     X, y = tagged(rng)
-    lists = [[[*own, own[0], own[0]] for own in x] for x in attributes(X)]
+    lists = attributes(X)
+    for sentence in lists:
+        for token in sentence:
+            token += [token[0], token[0]]
     write_sequences(tmp_path / "a.crfsuite", zip(lists, y), "crfsuite")
     read, _ = read_sequences(tmp_path / "a.crfsuite")
     assert 3.0 in read[0][0]["word"].values()
-    models = [
-        omkl.SequenceLabeler(regularizer="l2", epochs=2, random_state=0).fit(x, y)
-        for x in (lists, read)
-    ]
-    for own, other in zip(*(model.decision_function(x) for model, x in zip(models, (lists, read)))):
-        assert_allclose(own, other, atol=1e-9)
+    settings = {"regularizer": "l2", "epochs": 2, "random_state": 0}
+    scores_of_lists = omkl.SequenceLabeler(**settings).fit(lists, y).decision_function(lists)
+    scores_of_read = omkl.SequenceLabeler(**settings).fit(read, y).decision_function(read)
+    for scores, expected_scores in zip(scores_of_read, scores_of_lists):
+        assert_allclose(scores, expected_scores, atol=1e-9)
     write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
     assert (tmp_path / "b").read_text() == "A\tk:2\tk=v\n\n"
     with pytest.raises(InputError):
@@ -209,12 +222,12 @@ def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
 def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
     vocabulary = Vocabulary()
     tokens = AttributeLists([["w=a", "w=a", "b"], [], ("w=c",)])
-    found = vocabulary.encode(tokens, True)
-    assert_array_equal(found.starts, [0, 3, 3, 4])
-    assert found.ids[0] == found.ids[1]
+    learned = vocabulary.encode(tokens, True)
+    assert_array_equal(learned.starts, [0, 3, 3, 4])
+    assert learned.ids[0] == learned.ids[1]
     assert vocabulary.ids == {"w": {"a": 0, "c": 1}, "b": {None: 2}}
-    known = vocabulary.encode(AttributeLists([["w=c", "w=new", "v=1"]]), False)
-    assert_array_equal(known.ids, [1])
+    looked_up = vocabulary.encode(AttributeLists([["w=c", "w=new", "v=1"]]), False)
+    assert_array_equal(looked_up.ids, [1])
     vocabulary.encode(AttributeLists([["w=new"]]), True)
     assert len(vocabulary.encode(AttributeLists([["w=c", "w=new", "v=1"]]), False).ids) == 2
 
@@ -222,31 +235,36 @@ def test_attributes_count_as_often_as_they_are_there_and_may_be_none():
 def test_tokens_without_attributes_are_lists_of_them_wherever_they_are():
     model = omkl.SequenceLabeler(epochs=1, random_state=0).fit([[["a", "b"], []]], [["A", "B"]])
     together = model.decision_function([[["a"]], [[]]])
-    assert_array_equal(model.decision_function([[[]]])[0], together[1])  # it was taken for an array
-    for nothing in [[[], []]], [[{}, {}]]:  # there is no group that could have a weight yet
+    [alone] = model.decision_function([[[]]])
+    assert_array_equal(alone, together[1])
+    for nothing in [[[], []]], [[{}, {}]]:
+        # there is no group that could have a weight yet
         model = omkl.SequenceLabeler(random_state=0).partial_fit(nothing, [["A", "B"]])
         assert set(model.partial_fit([[["a"], ["b"]]], [["A", "B"]]).kernel_weights_) == {"a", "b"}
     with pytest.raises(InputError):
         omkl.SequenceLabeler().fit([np.zeros((2, 0))], [["A", "B"]])
 
 
-@pytest.mark.parametrize("learned", ["words", "dicts"])
-def test_dicts_for_a_model_of_other_features_are_refused(rng, learned, reloaded):
-    """Labels were predicted by their order alone."""
+@pytest.mark.parametrize("input_of", [list, as_dicts], ids=["words", "dicts"])
+def test_dicts_for_a_model_of_other_features_are_refused(rng, input_of, reloaded):
     X, y = tagged(rng)
-    model = omkl.SequenceLabeler(epochs=1).fit(X if learned == "words" else as_dicts(X), y)
-    for own in (model, reloaded(model)):
-        others = [[{"c0": word} for word in x] for x in X]
-        for call in (own.predict, own.decision_function, lambda X, own=own: own.score(X, y)):
-            with pytest.raises(InputError):
-                call(others)
-        own.predict([[{"c0": "a"}, {"word": "the"}], [{}], [{"word": "new"}]])
+    model = omkl.SequenceLabeler(epochs=1).fit(input_of(X), y)
+    others = [[{"c0": word} for word in x] for x in X]
+    for candidate in (model, reloaded(model)):
+        with pytest.raises(InputError):
+            candidate.predict(others)
+        with pytest.raises(InputError):
+            candidate.decision_function(others)
+        with pytest.raises(InputError):
+            candidate.score(others, y)
+        candidate.predict([[{"c0": "a"}, {"word": "the"}], [{}], [{"word": "new"}]])
     classifier = omkl.OnlineMKLClassifier().fit([{"good": 1}, {"bad": 1}], [0, 1])
     classifier.predict([{"new": 1}])  # a row may be of new words alone
 
 
 def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
-    X, y = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]], [["A", "B"]]
+    X = [[{"w": "a", "n": 1}, {"w": "b", "n": 2}]]
+    y = [["A", "B"]]
     texts = [[{"w": "a", "n": "1"}]]
     with pytest.warns(DataWarning, match="entry 'n' holds text"):
         omkl.SequenceLabeler(epochs=1).fit(X, y).predict(texts)
@@ -261,7 +279,8 @@ def test_entries_of_dicts_that_turn_from_text_into_numbers_are_named():
 
 
 def test_words_for_a_model_of_other_features_are_refused(rng):
-    X, y = [[{"image": np.ones(2), "form": "a"}]], [["A"]]
+    X = [[{"image": np.ones(2), "form": "a"}]]
+    y = [["A"]]
     model = omkl.SequenceLabeler(kernels=[]).fit([[{"form": "a"}, {"form": "b"}]], [["A", "B"]])
     with pytest.raises(InputError):
         model.predict([["a"]])
@@ -275,18 +294,15 @@ def test_templates_tell_what_a_word_looks_like():
     first, second, third = token_features(["McDonald's", "9-to-5", "x"])
     assert first["shape"] == "XxXxx'x"
     assert second["shape"] == "d-xx-d"
-    assert (first["word"], first["prefix3"], first["suffix2"], third["suffix5"]) == (
-        "McDonald's",
-        "mcd",
-        "'s",
-        "x",
-    )
-    assert [second[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [
-        True,
-        True,
-        False,
-    ]
-    assert [third[name] for name in ("has_digit", "has_hyphen", "is_capital")] == [False] * 3
+    assert first["word"] == "McDonald's"
+    assert first["prefix3"] == "mcd"
+    assert first["suffix2"] == "'s"
+    assert third["suffix5"] == "x"
+    assert second["has_digit"] is True
+    assert second["has_hyphen"] is True
+    assert second["is_capital"] is False
+    for name in ("has_digit", "has_hyphen", "is_capital"):
+        assert third[name] is False
     assert token_features(["NATO"])[0]["is_upper"]
 
 
