@@ -1,51 +1,52 @@
 """Sentences of an artificial language with a few known rules."""
 
+import itertools
+
 import numpy as np
 
 from omkl.data import Sentence
 
-SYLLABLES = [c + v for c in "bdfgklmnprtvz" for v in "aeiou"]
+SYLLABLES = ["".join(letters) for letters in itertools.product("bdfgklmnprtvz", "aeiou")]
+
+
+def stems_of(first_syllables, second_syllables):
+    """Make a stem of each pair of syllables."""
+    return ["".join(pair) for pair in itertools.product(first_syllables, second_syllables)]
 
 
 def sentences(n, seed=0, xpos=True):
     """Draw sentences of subject, verb and object; -s marks a plural or the present tense."""
     rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(n):
-        stems = ["".join(rng.choice(SYLLABLES, 2)) for _ in range(4)]
-        plural, present, also_plural, described = (rng.random(4) < 0.5).tolist()
-        verb = 4 if described else 3
-        words = [("the", "the", "DET", "_", verb - 1, "det")]
-        if described:
-            words.append((f"{stems[0]}y", f"{stems[0]}y", "ADJ", "Degree=Pos", verb - 1, "amod"))
-        words += [
-            noun(stems[1], plural, verb, "nsubj"),
-            (
-                stems[2] + ("s" if present else "ted"),
-                stems[2],
-                "VERB",
-                f"Tense={TENSES[int(present)]}",
-                0,
-                "root",
-            ),
-            ("the", "the", "DET", "_", verb + 2, "det"),
-            noun(stems[3], also_plural, verb, "obj"),
-        ]
-        forms, lemmas, upos, feats, heads, deprels = map(list, zip(*words))
-        tags = [tag[0] for tag in upos] if xpos else []
-        made.append(Sentence(forms, lemmas, upos, tags, feats, heads, deprels))
-    return made
+    return [sentence(rng, xpos) for _ in range(n)]
 
 
-TENSES = ("Past", "Pres")
+def sentence(rng, xpos):
+    stems = ["".join(rng.choice(SYLLABLES, 2)) for _ in range(4)]
+    plural, present, also_plural, described = (rng.random(4) < 0.5).tolist()
+    place = 3 + described
+    words = [("the", "the", "DET", "_", place - 1, "det")]
+    if described:
+        words.append((f"{stems[0]}y", f"{stems[0]}y", "ADJ", "Degree=Pos", place - 1, "amod"))
+    words += [
+        noun(stems[1], plural, place, "nsubj"),
+        verb(stems[2], present),
+        ("the", "the", "DET", "_", place + 2, "det"),
+        noun(stems[3], also_plural, place, "obj"),
+    ]
+    forms, lemmas, upos, feats, heads, deprels = map(list, zip(*words))
+    tags = []
+    if xpos:
+        tags = [tag[0] for tag in upos]
+    return Sentence(forms, lemmas, upos, tags, feats, heads, deprels)
 
 
 def noun(stem, plural, head, relation):
-    return (
-        stem + "s" * plural,
-        stem,
-        "NOUN",
-        f"Number={'Plur' if plural else 'Sing'}",
-        head,
-        relation,
-    )
+    if plural:
+        return (f"{stem}s", stem, "NOUN", "Number=Plur", head, relation)
+    return (stem, stem, "NOUN", "Number=Sing", head, relation)
+
+
+def verb(stem, present):
+    if present:
+        return (f"{stem}s", stem, "VERB", "Tense=Pres", 0, "root")
+    return (f"{stem}ted", stem, "VERB", "Tense=Past", 0, "root")

@@ -1,13 +1,12 @@
-"""Annotation of raw text: what is learned from ``# text``, characters that are never lost, and
-blocks of long texts.
-"""
+"""Annotation of raw text: learning from ``# text``, lost characters, and blocks of long texts."""
 
+import itertools
 import random
 import re
 import tempfile
 import tracemalloc
-from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,27 +27,35 @@ from .made_language import SYLLABLES
 CONTRACTIONS = {"zum": ["zu", "dem"], "du": ["de", "le"], "vamonos": ["vamos", "nos"]}
 
 
-def made_words(rng):
-    """Draw the tokens of a sentence, with the words of multiword tokens, and whether a space
-    follows.
-    """
+class Token(NamedTuple):
+    """A token, the words of a multiword token, and whether a space follows."""
+
+    form: str
+    words: list[str] = []
+    space: bool = True
+
+
+def random_tokens(rng):
+    """Draw the tokens of a sentence."""
     tokens = []
     for i in range(rng.randint(1, 9)):
-        word = "".join(rng.choices(SYLLABLES, k=2))
-        form = word.capitalize() if i == 0 else word
+        form = "".join(rng.choices(SYLLABLES, k=2))
+        if i == 0:
+            form = form.capitalize()
         chance = rng.random()
         if chance < 0.1:
             form = rng.choice(list(CONTRACTIONS))
-            tokens.append((form, CONTRACTIONS[form], True))
+            tokens.append(Token(form, words=CONTRACTIONS[form]))
         elif chance < 0.25:
-            tokens.append((form + "lo", [form, "lo"], True))
+            tokens.append(Token(form + "lo", words=[form, "lo"]))
         elif chance < 0.35:
-            tokens += [(form, [], False), (",", [], True)]
+            tokens += [Token(form, space=False), Token(",")]
         elif chance < 0.4:
-            tokens.append(("dr.", [], True))
+            tokens.append(Token("dr."))
         else:
-            tokens.append((form, [], True))
-    return [*tokens[:-1], (*tokens[-1][:2], False), (rng.choice(".!?"), [], True)]
+            tokens.append(Token(form))
+    tokens[-1] = tokens[-1]._replace(space=False)
+    return [*tokens, Token(rng.choice(".!?"))]
 
 
 def conllu(documents):
@@ -57,29 +64,46 @@ def conllu(documents):
     for sentences in documents:
         lines.append("# newpar")
         for tokens in sentences:
-            text = "".join(form + " " * space for form, _, space in tokens).strip()
+            text = "".join(token.form + " " * token.space for token in tokens).strip()
             lines.append(f"# text = {text}")
-            n = 1
-            for form, words, space in tokens:
-                misc = "_" if space else "SpaceAfter=No"
-                own = words or [form]
-                if words:
-                    lines.append(f"{n}-{n + len(words) - 1}\t{form}" + "\t_" * 7 + f"\t{misc}")
-                for i, word in enumerate(own):
-                    tag = "PUNCT" if not word[0].isalnum() else "X"
-                    head, relation = (0, "root") if n + i == 1 else (1, "dep")
-                    note = "_" if words else misc
-                    lines.append(
-                        f"{n + i}\t{word}\t{word.lower()}\t{tag}\t_\t_\t{head}\t{relation}\t_\t{note}"
-                    )
-                n += len(own)
+            number = 1
+            for token in tokens:
+                misc = "SpaceAfter=No"
+                if token.space:
+                    misc = "_"
+                if token.words:
+                    last = number + len(token.words) - 1
+                    lines.append(row(f"{number}-{last}", token.form, misc))
+                    misc = "_"
+                for word in token.words or [token.form]:
+                    lines.append(annotated_row(number, word, misc))
+                    number += 1
             lines.append("")
     return "\n".join(lines) + "\n"
 
 
+def row(number, form, misc="_"):
+    return f"{number}\t{form}" + "\t_" * 7 + f"\t{misc}"
+
+
+def annotated_row(number, form, misc):
+    """Format a word of a tree whose first word is the root."""
+    tag = "PUNCT"
+    if form[0].isalnum():
+        tag = "X"
+    arc = "1\tdep"
+    if number == 1:
+        arc = "0\troot"
+    return f"{number}\t{form}\t{form.lower()}\t{tag}\t_\t_\t{arc}\t_\t{misc}"
+
+
 def documents(n, seed):
     rng = random.Random(seed)
-    return [[made_words(rng) for _ in range(rng.randint(1, 6))] for _ in range(n)]
+    return [random_document(rng) for _ in range(n)]
+
+
+def random_document(rng):
+    return [random_tokens(rng) for _ in range(rng.randint(1, 6))]
 
 
 def untrained(**parameters):
@@ -109,7 +133,14 @@ def tokenizer(files):
 
 def tokens_of(treebank):
     """Return the forms of the tokens of a treebank with its text."""
-    return [form for sentence in raw_sentences(treebank) for form, _ in sentence.tokens]
+    return forms_of(raw_sentences(treebank))
+
+
+def forms_of(sentences):
+    forms = []
+    for sentence in sentences:
+        forms += [form for form, _ in sentence.tokens]
+    return forms
 
 
 def bare(text):
@@ -127,8 +158,8 @@ def test_sentences_tokens_and_words_are_learned(annotator, files):
 
 def test_what_is_written(annotator, tmp_path):
     text = "Babe dido dr. kako, zum bako.  \n\nFifalo\nfifi!"
-    found = annotator.annotate_text(text, offsets=True)
-    write_treebank(tmp_path / "out.conllu", found)
+    annotated = annotator.annotate_text(text, offsets=True)
+    write_treebank(tmp_path / "out.conllu", annotated)
     lines = [line.split("\t") for line in (tmp_path / "out.conllu").read_text().split("\n")]
     comments = [line[0] for line in lines if line[0].startswith("#")]
     assert comments == [
@@ -143,7 +174,7 @@ def test_what_is_written(annotator, tmp_path):
             low, high = map(int, misc.split("TokenRange=")[1].split(":"))
             assert text[low:high] == form
             assert ("SpaceAfter=No" in misc) == (high < len(text) and not text[high].isspace())
-    assert read_treebank(tmp_path / "out.conllu").n_words == found.n_words
+    assert read_treebank(tmp_path / "out.conllu").n_words == annotated.n_words
 
 
 def test_a_str_is_a_path_for_annotate_and_text_for_annotate_text(annotator, files):
@@ -165,22 +196,20 @@ ALPHABET = st.sampled_from(
         "\x1c",
     ]
 )
+CHARACTERS = st.one_of(ALPHABET, st.characters(exclude_categories=["Cs"]))
+TEXTS = st.lists(CHARACTERS, max_size=60).map("".join)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.lists(st.one_of(ALPHABET, st.characters(exclude_categories=["Cs"])), max_size=60).map(
-        "".join
-    )
-)
+@given(TEXTS)
 @example("")
 @example(" \n\t ")
 @example("Babe dido" * 3)
 @example("a\u0301b \U0001f468\u200d\U0001f469 _ # 1-2\tx")
 def test_no_character_is_lost(tokenizer, text):
-    found = tokenizer.annotate_text(text, offsets=True)
-    assert bare("".join(tokens_of(found))) == bare(text)
-    for sentence in (found.text or b"").decode().split("\n\n")[:-1]:
+    annotated = tokenizer.annotate_text(text, offsets=True)
+    assert bare("".join(tokens_of(annotated))) == bare(text)
+    for sentence in (annotated.text or b"").decode().split("\n\n")[:-1]:
         for line in sentence.split("\n"):
             assert line.startswith("#") or len(line.split("\t")) == 10
 
@@ -209,57 +238,66 @@ def test_words_are_not_split_within_characters(tokenizer, mark):
     ],
 )
 def test_short_texts(tokenizer, text, sentences):
-    found = tokenizer.annotate_text(text)
-    assert len(found) == sentences
-    assert bare("".join(tokens_of(found))) == bare(text)
+    annotated = tokenizer.annotate_text(text)
+    assert len(annotated) == sentences
+    assert bare("".join(tokens_of(annotated))) == bare(text)
 
 
 @pytest.mark.parametrize("text", ["Zum", "zum", "zum du ZUM", "vamonos"])
 def test_texts_of_known_multiword_tokens_alone(tokenizer, text):
-    words = [sentence.forms for sentence in tokenizer.annotate_text(text)]
-    expected = [word for token in text.lower().split() for word in CONTRACTIONS[token]]
-    assert [word.lower() for forms in words for word in forms] == expected
+    words = []
+    for sentence in tokenizer.annotate_text(text):
+        words += [form.lower() for form in sentence.forms]
+    expected = []
+    for token in text.lower().split():
+        expected += CONTRACTIONS[token]
+    assert words == expected
 
 
 @pytest.mark.parametrize("width", [None, 30, 70])
 def test_lines_of_sentences_and_wrapped_lines(tokenizer, files, width):
     gold = list(raw_sentences(read_treebank(files / "test.conllu")))
     if width is None:
-        gold = [sentence._replace(gap="\n" if sentence.gap else "") for sentence in gold]
-    text = joined(gold)[0]
-    found = tokenizer.annotate_text(text if width is None else wrapped(text, width))
-    right = [token for sentence in gold for token, _ in sentence.tokens]
-    assert sum(a == b for a, b in zip(tokens_of(found), right, strict=True)) > 0.98 * len(right)
-    assert abs(len(found) - len(gold)) < 0.03 * len(gold)
+        gold = [sentence._replace(gap="\n" * bool(sentence.gap)) for sentence in gold]
+        text = joined(gold)[0]
+    else:
+        text = wrapped(joined(gold)[0], width)
+    annotated = tokenizer.annotate_text(text)
+    pairs = list(zip(tokens_of(annotated), forms_of(gold), strict=True))
+    n_right = sum(form == gold_form for form, gold_form in pairs)
+    assert n_right > 0.98 * len(pairs)
+    assert abs(len(annotated) - len(gold)) < 0.03 * len(gold)
 
 
 def test_a_long_sentence_and_a_long_word(tokenizer, monkeypatch):
     monkeypatch.setattr(tokenizer_module, "BLOCK", 3000)
     for text in ("babe " * 1000, "a" * 20_000, "babe " * 3000):
         blocks = list(tokenizer.stream_text(text))
-        assert bare("".join(form for block in blocks for form in tokens_of(block))) == bare(text)
+        forms = itertools.chain.from_iterable(map(tokens_of, blocks))
+        assert bare("".join(forms)) == bare(text)
         assert max(len(block.text) for block in blocks) < 200_000
 
 
 def test_long_texts_take_constant_memory(tokenizer, files):
     text = joined(raw_sentences(read_treebank(files / "test.conllu")))[0] + "\n\n"
-    peaks, found = [], {}
+    peaks = []
+    n_sentences = {}
     for times in (40, 400):
         tracemalloc.start()
         blocks = tokenizer.stream_text(text for _ in range(times))
-        found[times] = sum(map(len, blocks))
+        n_sentences[times] = sum(map(len, blocks))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert len(text) * 400 > 1_000_000
     assert peaks[1] < 1.2 * peaks[0]
-    assert found[400] == 10 * found[40] == 400 * len(tokenizer.annotate_text(text))
+    assert n_sentences[400] == 10 * n_sentences[40] == 400 * len(tokenizer.annotate_text(text))
 
 
 def test_pieces_of_a_text_do_not_matter(tokenizer, files):
     text = joined(raw_sentences(read_treebank(files / "test.conllu")))[0] * 3
-    whole = tokenizer.annotate_text(text, offsets=True)
+    at_once = tokenizer.annotate_text(text, offsets=True)
     pieces = Treebank.concatenate(tokenizer.stream_text(iter(text), offsets=True))
-    assert pieces.text == whole.text
+    assert pieces.text == at_once.text
 
 
 def test_surrogates_are_refused(tokenizer):
@@ -272,25 +310,22 @@ def test_surrogates_are_refused(tokenizer):
 
 def test_words_with_spaces():
     rng = random.Random(0)
-    words = ["".join(pair) for pair in zip(SYLLABLES[:20], SYLLABLES[20:40])] + [
-        f"{a} {b}" for a, b in zip(SYLLABLES[:20], SYLLABLES[40:60])
-    ]
-    sentences = [
-        [(rng.choice(words), [], True) for _ in range(6)] + [(".", [], True)] for _ in range(150)
-    ]
-    treebanks = []
-    for own in (sentences[:120], sentences[120:]):
-        text = conllu([own])
-        treebanks.append(text.replace("# newpar\n", ""))
-    model = untrained(parts=["tokens"]).fit(read(treebanks[0]))
-    gold = read(treebanks[1])
+    words = ["".join(pair) for pair in zip(SYLLABLES[:20], SYLLABLES[20:40])]
+    words += [" ".join(pair) for pair in zip(SYLLABLES[:20], SYLLABLES[40:60])]
+    sentences = []
+    for _ in range(150):
+        tokens = [Token(rng.choice(words)) for _ in range(6)]
+        sentences.append([*tokens, Token(".")])
+    train = read(conllu([sentences[:120]]).replace("# newpar\n", ""))
+    gold = read(conllu([sentences[120:]]).replace("# newpar\n", ""))
+    model = untrained(parts=["tokens"]).fit(train)
     assert model.tokenizer_.labeler.spaced
     assert model.evaluate(gold, raw=True)["words_f1"] > 0.97
     assert model.score(gold) > 0.97
-    broken = model.annotate_text("\n".join(joined(raw_sentences(gold))[0].split(" ")[:40]))
-    assert " " in "".join(
-        form for sentence in broken for form in sentence.forms
-    )  # a line end in a word is a space
+    words_of_text = joined(raw_sentences(gold))[0].split(" ")
+    broken = model.annotate_text("\n".join(words_of_text[:40]))
+    # a line end in a word is a space
+    assert any(" " in "".join(sentence.forms) for sentence in broken)
 
 
 def read(text):
@@ -311,13 +346,13 @@ def test_same_seed_same_bits(files, tmp_path):
 
 @pytest.mark.parametrize("rounds", [100, 1000])  # in the training of the tokenizer, and of a tagger
 def test_a_resumed_run_is_as_an_uninterrupted_one(files, tmp_path, rounds):
-    X, settings = files / "test.conllu", {"parts": ["tokens", "upos"]}
+    X = files / "test.conllu"
+    settings = {"parts": ["tokens", "upos"]}
     untrained(**settings).fit(X).save(tmp_path / "whole.npz")
     with pytest.raises(Killed):
         untrained(callbacks=[Kill(rounds)], **settings).fit(X, checkpoint=tmp_path / "state")
-    untrained(**settings).fit(X, checkpoint=tmp_path / "state", resume=True).save(
-        tmp_path / "resumed.npz"
-    )
+    resumed = untrained(**settings).fit(X, checkpoint=tmp_path / "state", resume=True)
+    resumed.save(tmp_path / "resumed.npz")
     assert (tmp_path / "resumed.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
@@ -332,17 +367,15 @@ def test_a_loaded_annotator_splits_the_same(annotator, files, tmp_path, dtype):
 
 def test_treebanks_without_text(annotator, tmp_path):
     plain = [Sentence(forms=["a", "b"], upos=["X", "Y"])] * 20
-    with pytest.raises(
-        InputError, match=r"no raw text, which is in comments # text or in SpaceAfter=No"
-    ):
+    message = "no raw text, which is in comments # text or in SpaceAfter=No"
+    with pytest.raises(InputError, match=message):
         untrained(parts=["tokens", "upos"]).fit(plain)
     with pytest.raises(InputError, match="The treebank has no raw text"):
         annotator.evaluate([Sentence(forms=["a"], heads=[0])], raw=True)
     model = untrained().fit(plain)
     assert model.parts_ == ["upos"]
-    with pytest.raises(
-        InputError, match="This annotator has no tokenizer: its training data had no raw text"
-    ):
+    message = "This annotator has no tokenizer: its training data had no raw text"
+    with pytest.raises(InputError, match=message):
         model.annotate_text("a b")
 
 
@@ -352,19 +385,21 @@ def test_space_after_tells_the_text():
         Sentence(forms=["Dido", "!"]),
     ]
     first, second = raw_sentences(Treebank.from_sentences(rows))
-    assert (first.text, second.text, second.gap) == ("Babe.", "Dido !", " ")
+    assert first.text == "Babe."
     assert first.spans == [(0, 4), (4, 5)]
-
-
-def row(number, form, misc="_"):
-    return f"{number}\t{form}" + "\t_" * 7 + f"\t{misc}\n"
+    assert second.text == "Dido !"
+    assert second.gap == " "
 
 
 def test_a_text_that_differs_from_the_forms_is_not_used():
-    (sentence,) = raw_sentences(
-        read(f"# text = ab cd\n{row(1, 'ab', 'SpaceAfter=No')}{row(2, 'ce')}\n")
-    )
-    assert (sentence.text, sentence.spans) == ("abce", [(0, 2), (2, 4)])
+    rows = [row(1, "ab", "SpaceAfter=No"), row(2, "ce")]
+    (sentence,) = raw_sentences(read(with_text("ab cd", *rows)))
+    assert sentence.text == "abce"
+    assert sentence.spans == [(0, 2), (2, 4)]
+
+
+def with_text(text, *rows):
+    return "\n".join([f"# text = {text}", *rows, "", ""])
 
 
 def test_words_with_their_punctuation_give_a_warning(annotator):
@@ -385,9 +420,7 @@ def test_split_words_give_no_warning(annotator, files, recwarn):
 def test_runs_are_the_words_between_whitespace(text):
     characters = Characters(text, np.ones((16, 16), bool))
     assert len(characters) == len(bare(text))  # all characters are places
-    ends = [
-        i for i in range(len(text)) if not text[i].isspace() and not text[i + 1 : i + 2].strip()
-    ]
+    ends = [match.end() - 1 for match in re.finditer(r"\S+", text)]
     assert characters.places[characters.gaps > 0].tolist() == ends
 
 
@@ -397,19 +430,21 @@ def test_kinds():
 
 
 def test_a_text_of_one_sentence_can_be_learned():
-    sentences = list(raw_sentences(read(f"# text = ab.\n{row(1, 'ab')}{row(2, '.')}\n")))
+    sentences = list(raw_sentences(read(with_text("ab.", row(1, "ab"), row(2, ".")))))
     assert CharacterLabeler().fit(sentences, 0).split("ab.") == [[(0, 2), (2, 3)]]
 
 
 def test_sentences_follow_others_than_their_neighbours_too(monkeypatch):
-    made = "".join(
-        f"# text = ab{i} cd.\n{row(1, f'ab{i}')}{row(2, 'cd')}{row(3, '.')}\n" for i in range(200)
-    )
-    learned, encode = [], CharacterLabeler.training_example
+    made = ""
+    for i in range(200):
+        form = f"ab{i}"
+        made += with_text(f"{form} cd.", row(1, form), row(2, "cd"), row(3, "."))
+    learned = []
+    encode = CharacterLabeler.training_example
 
     def spy(labeler, text, labels):
         bounds = [0, *(np.flatnonzero(labels == SENTENCE_END) + 1)]
-        learned.extend(" ".join(text[low:high].split()) for low, high in pairwise(bounds))
+        learned.extend(" ".join(text[low:high].split()) for low, high in itertools.pairwise(bounds))
         return encode(labeler, text, labels)
 
     monkeypatch.setattr(CharacterLabeler, "training_example", spy)
