@@ -17,7 +17,7 @@ ends of the sentence.
 Parsers, each with its defaults but for the number of epochs (unlabeled attachment without
 punctuation):
 
-==================  ===================================================================================================
+==================  ================================================================================
 l2                  a standard SVM on all templates
 mkl by norms        MKL whose weights follow from the fit to the training data
 mkl                 MKL on the templates that help on sentences not yet learned from
@@ -25,8 +25,8 @@ l2, survivors       an SVM on the templates that this leaves
 l2, by norms        an SVM on as many, those of largest weight by norms
 mkl, pruned         MKL anew on the ``--keep`` templates that it gives most weight
 l2, told            an SVM on all templates but the useless ones: what there is to reach for who
-knows which they are
-==================  ===================================================================================================
+                    knows which they are
+==================  ================================================================================
 
 Measured with ``--tasks parsers --C 10 --seeds 0 1 2 --sentences 100 300``: means and standard
 errors, then useless and useful templates that are alive:

@@ -15,7 +15,7 @@ numbers, which the SVC on all columns sees as well.
 Every method is given the same folds of the training part, stratified, to choose its one parameter
 on (the SVC on all columns: its two):
 
-==================  ===================================================================================================
+==================  ================================================================================
 SVC, all columns    one Gaussian on all columns
 best view           the kernel that is best in cross-validation, useless ones too; an SVC
 uniform             an SVC on the mean of all kernels
@@ -23,12 +23,13 @@ EasyMKL             one against the rest, weights by margins (Aiolli and Donini 
 block1, elastic     one against the rest, :class:`omkl.MKLClassifier`
 mkl                 the same under the squared mixed norm
 batch, unseen       the same under the elastic net, of kernels chosen by what helps on examples that
-are left out online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
+                    are left out
+online, norms       :class:`omkl.OnlineMKLClassifier`, kernels weighted by norms
 online, unseen      the same, of kernels chosen by what helps on examples that are new
 helpful             an SVC on the mean of the kernels that are chosen so
 told                an SVC on the mean of the six views: what there is to reach for who does not
-know which they are
-==================  ===================================================================================================
+                    know which they are
+==================  ================================================================================
 
 Where a name ends in ``+ ridge``, the last step is a ridge on the digits' indicators instead of an
 SVC.
