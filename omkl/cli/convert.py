@@ -140,4 +140,6 @@ def _with_attributes(pair: tuple[list, list | None]) -> tuple[list, list | None]
 
     tokens, labels = pair
     are_words = all(isinstance(token, str) for token in tokens)
-    return (token_features(tokens) if are_words else tokens, labels)
+    if are_words:
+        tokens = token_features(tokens)
+    return tokens, labels

@@ -19,10 +19,9 @@ from omkl.data.files import find_files
 from omkl.exceptions import DataFileError, InputError, OmklError
 
 #: Options that do not apply to a kind of models.
-UNREAD: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("trees", "annotations"), ("format", "scheme", *OF_TABLES)
-)
-UNREAD |= {
+UNREAD: dict[str, tuple[str, ...]] = {
+    "trees": ("format", "scheme", *OF_TABLES),
+    "annotations": ("format", "scheme", *OF_TABLES),
     "sequences": OF_TABLES,
     "rows": ("scheme",),
     "graphs": ("format", "scheme", "on_error", *OF_TABLES),
@@ -42,7 +41,8 @@ def load_model(options: Options) -> tuple[Any, str]:
     """
     model = omkl.load(options.model)
     if isinstance(model, omkl.CheckedModel):
-        options.checked, model = model, model.model
+        options.checked = model
+        model = model.model
     kind = model.example_kind or "rows"
     refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
     if options.jobs is not None:
@@ -65,9 +65,7 @@ def destination(path: str) -> str:
 
 
 def calibrate(model: Any, path: str, *dev: object) -> list[str]:
-    """Calibrate on the data of ``--dev``; return a line with the reason if that fails, else no
-    line.
-    """
+    """Calibrate on the data of ``--dev``; if that fails, return a line with the reason."""
     try:
         model.calibrate(*dev)
     except InputError as error:
@@ -79,23 +77,30 @@ def calibrate(model: Any, path: str, *dev: object) -> list[str]:
 
 
 def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
-    """Return the number of columns that a labeler uses; None unless it was trained on a file of
-    columns.
+    """Return the number of columns that a labeler uses.
+
+    It is None unless the labeler was trained on a file of columns, whose features are c0, c1, ...
     """
     vocabulary = labeler.model_.codec.encoder.vocabulary
-    places = [
-        re.fullmatch(r"c([0-9]{1,6})", key)
-        for key in (() if vocabulary is None else vocabulary.keys)
-    ]
-    return 1 + max(int(place[1]) for place in places if place) if places and all(places) else None
+    if vocabulary is None:
+        return None
+    columns = []
+    for key in vocabulary.keys:
+        match = re.fullmatch(r"c([0-9]{1,6})", key)
+        if match is None:
+            return None
+        columns.append(int(match[1]))
+    return 1 + max(columns) if columns else None
 
 
 def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> bool:
     """Tell whether a labeler reads a file as columns."""
     from omkl.data.sequences import guess_format
 
+    if options.format:
+        return options.format == "columns"
     otherwise = None if n_columns_of(labeler) is None else "columns"
-    return (options.format or guess_format(find_files(path)[0], otherwise)) == "columns"
+    return guess_format(find_files(path)[0], otherwise) == "columns"
 
 
 def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
@@ -106,15 +111,17 @@ def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list
     """
     from omkl.data.sequences import guess_format, n_columns_in
 
-    n_known, labelled, format = None if model is None else n_columns_of(model), True, options.format
-    if n_known is not None:
+    format = options.format
+    labelled = True
+    n_read = None if model is None else n_columns_of(model)
+    if n_read is not None:
         format = format or guess_format(path, "columns")
         if os.path.isfile(path) and format == "columns":
             n_columns = n_columns_in(path)
-            labelled = n_columns > n_known
-            if n_columns < n_known:
+            labelled = n_columns > n_read
+            if n_columns < n_read:
                 raise DataFileError(
-                    f"{path} has {n_columns} columns, and the model reads {n_known} of each token."
+                    f"{path} has {n_columns} columns, and the model reads {n_read} of each token."
                 )
     X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
     if not any(len(token) for x in X for token in x):
@@ -146,14 +153,15 @@ def read_gold(
     path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options
 ) -> data.Treebank:
     """Read a treebank for the evaluation of a parser or an annotator."""
-    is_parser = isinstance(model, omkl.DependencyParser)
-    trees: dict[str, Any] = {"single_root": model.single_root} if is_parser else {"trees": "given"}
-    return data.read_treebank(path, on_error=options.on_error, **trees)
+    if isinstance(model, omkl.DependencyParser):
+        return data.read_treebank(path, on_error=options.on_error, single_root=model.single_root)
+    return data.read_treebank(path, on_error=options.on_error, trees="given")
 
 
 def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[Any, list | None]:
-    """Read labelled data for ``score``: sequences and labels, or a treebank or stream of rows and
-    None.
+    """Read labelled data for ``score``.
+
+    They are sequences or graphs and their labels, or a treebank or a stream of rows, and None.
     """
     if kind == "graphs":
         return labelled_graphs(path)
@@ -171,10 +179,12 @@ def columns_of_model(model: Any) -> dict[str, Any]:
     """Return the columns on which a model was trained, as options of readers of tables."""
     from omkl.estimators.validation import column_names_of
 
-    names, text = column_names_of(model), []
+    names = column_names_of(model)
+    text = []
     if names is not None and "features" in model.report_sections:
         vocabulary = model.model_.codec.encoder.vocabulary
-        text = [] if vocabulary is None else [key for key in names if vocabulary.is_text(key)]
+        if vocabulary is not None:
+            text = [key for key in names if vocabulary.is_text(key)]
     return {
         "n_features": model.__dict__.get("n_features_in_"),
         "columns": names,
@@ -186,7 +196,11 @@ def columns_of_block(block: data.Block) -> dict[str, Any]:
     """Return the columns of a block of training data, as options of readers of tables."""
     if not isinstance(block.X, list):
         return {"n_features": block.X.shape[1], "columns": block.feature_names}
-    text = {key: None for row in block.X for key, value in row.items() if isinstance(value, str)}
+    text: dict[str, None] = {}
+    for row in block.X:
+        for key, value in row.items():
+            if isinstance(value, str):
+                text[key] = None
     return {"columns": block.feature_names, "categorical": list(text)}
 
 
@@ -200,38 +214,55 @@ def open_rows(
             f"{path} holds no rows: it was read as {next(iter(format.aliases))}. Set --format."
         )
     target = options.target
-    if target is None:
-        target = format.default_target if labelled else None
-    elif target.removeprefix("-").isdigit():
-        target = int(target)
-    given = {"header": False if options.no_header else None, "delimiter": options.delimiter}
-    given |= {
-        "on_error": "skip" if options.on_error == "skip" else None,
-        "zero_based": options.zero_based or None,
-    }
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    named = columns.get("columns") is not None and not options.no_header
-    selects = [name for name in format.selects if named or name == "n_features"]
-    settings |= {name: columns[name] for name in selects if columns.get(name) is not None}
-    if options.categorical:
-        settings["categorical"] = sorted(
-            {*settings.get("categorical", []), *options.categorical.split(",")}
-        )
+    if target is not None:
+        if target.removeprefix("-").isdigit():
+            target = int(target)
+    elif labelled:
+        target = format.default_target
+    settings = _reading_settings(format, options, columns)
     stream = data.open_stream(path, format, target, **settings)
+    if not labelled:
+        return stream
 
     def with_outputs(block: data.Block) -> data.Block:
         if block.y is None:
             raise DataFileError(f"{path} has no outputs: set --target.")
-        y = np.asarray(block.y)
-        # svmlight has classes as floats
-        is_whole = (
-            y.dtype.kind == "f"
-            and np.array_equal(y, np.round(y))
-            and np.abs(y).max(initial=0) < 2**53
-        )
-        return block.with_outputs(y.astype(np.int64) if is_whole else y)
+        return block.with_outputs(_whole_numbers(np.asarray(block.y)))
 
-    return stream.mapped(with_outputs) if labelled else stream
+    return stream.mapped(with_outputs)
+
+
+def _reading_settings(
+    format: data.StreamFormat, options: Options, columns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of the reader of a format that the options and columns set."""
+    settings: dict[str, Any] = {}
+    if options.no_header:
+        settings["header"] = False
+    if options.delimiter is not None:
+        settings["delimiter"] = options.delimiter
+    if options.on_error == "skip":
+        settings["on_error"] = "skip"
+    if options.zero_based:
+        settings["zero_based"] = True
+    has_names = columns.get("columns") is not None and not options.no_header
+    for name in format.selects:
+        # without names, columns are chosen by their number alone
+        is_usable = has_names or name == "n_features"
+        if is_usable and columns.get(name) is not None:
+            settings[name] = columns[name]
+    if options.categorical:
+        text = settings.get("categorical", [])
+        settings["categorical"] = sorted({*text, *options.categorical.split(",")})
+    return settings
+
+
+def _whole_numbers(y: np.ndarray) -> np.ndarray:
+    """Return floats that are all whole, as the classes of svmlight, as integers."""
+    if y.dtype.kind != "f":
+        return y
+    is_whole = np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0) < 2**53
+    return y.astype(np.int64) if is_whole else y
 
 
 def open_numbers(path: str, options: Options, columns: Mapping[str, Any] = {}) -> data.Stream:
@@ -295,8 +326,8 @@ def outputs_of(model: Any, path: str, options: Options) -> tuple[np.ndarray, np.
     with naming(path):
         blocks = open_labelled_rows(path, options, model).blocks()
         pairs = [(y, model.predict(X)) for X, y in blocks]
-    gold, found = map(np.concatenate, zip(*pairs))
-    return gold, found
+    gold, predicted = zip(*pairs)
+    return np.concatenate(gold), np.concatenate(predicted)
 
 
 def row_scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

@@ -215,7 +215,9 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
 
     def rank(record: Record) -> tuple[float, float]:
         value = record[rank_by]
-        return (-np.inf if value is None else value, record["norm"])
+        if value is None:
+            value = -np.inf
+        return value, record["norm"]
 
     ranked = sorted(records, key=rank, reverse=True)
     columns = COLUMNS | MEASURED if measured else COLUMNS
