@@ -1,5 +1,4 @@
-"""Files that the pages of the documentation name, small enough for their examples to run in a
-second.
+"""Files that the pages of the documentation name, small enough to run within a second.
 
 A treebank with a name of Universal Dependencies is the real one where ``OMKL_DATA`` has it.
 """
@@ -39,10 +38,9 @@ TREEBANKS = {
 
 
 def stands_in(code):
-    """Tell whether code reads a real treebank for which a made one stands, so that it prints other
-    figures.
-    """
-    return any(Path(own).name in code and not _is_there(own) for own in TREEBANKS)
+    """Tell whether code reads a made treebank in place of a real one, and prints other figures."""
+    missing = [treebank for treebank in TREEBANKS if not _is_there(treebank)]
+    return any(Path(treebank).name in code for treebank in missing)
 
 
 def _is_there(treebank):
@@ -75,56 +73,73 @@ def english(n_sentences, rng):
 
 
 def _phrase(rng, after=0):
-    words = ["the", *rng.choice(ADJECTIVES, rng.integers(0, 3), replace=False)]
+    adjectives = rng.choice(ADJECTIVES, rng.integers(0, 3), replace=False)
     noun = list(NOUNS)[rng.integers(len(NOUNS))]
-    head = after + len(words) + 1
-    tags = [("DET", "D", "_", head, "det"), *[("ADJ", "A", "_", head, "amod")] * (len(words) - 1)]
-    rows = [
-        [i, word, word, *tag, "_", "_"]
-        for i, (word, tag) in enumerate(zip(words, tags), start=after + 1)
-    ]
-    return [
-        *rows,
-        [head, noun, LEMMAS[noun], "NOUN", "N", f"Number={NOUNS[noun]}", 0, "_", "_", "_"],
-    ]
+    head = after + len(adjectives) + 2
+    rows = [[after + 1, "the", "the", "DET", "D", "_", head, "det", "_", "_"]]
+    for i, word in enumerate(adjectives, start=after + 2):
+        rows.append([i, word, word, "ADJ", "A", "_", head, "amod", "_", "_"])
+    number = f"Number={NOUNS[noun]}"
+    rows.append([head, noun, LEMMAS[noun], "NOUN", "N", number, 0, "_", "_", "_"])
+    return rows
+
+
+def _write_text(path, lines):
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _words_as(text, line):
+    """Format each word of a treebank by this function of its row; empty lines between sentences."""
+    lines = []
+    for row in text.splitlines():
+        if not row:
+            lines.append("\n")
+        elif not row.startswith("#"):
+            lines.append(line(row.split("\t")))
+    return lines
+
+
+def _attributes(row):
+    return f"{row[3]}\tword={row[1]}\tsuffix={row[1][-1]}\n"
+
+
+def _cells(row):
+    return f"{row[1]} {row[4]} {row[3]}\n"
+
+
+def _table(rng):
+    """Draw rows of a table of numbers and a label."""
+    X = rng.normal(size=(200, 3))
+    lines = ["age,income,height,bought\n"]
+    for age, income, height in X:
+        label = ("no", "yes")[int(age + income**2 > 0.5)]
+        lines.append(f"{age:.4f},{income:.4f},{height:.4f},{label}\n")
+    return lines
 
 
 def write_samples(folder):
-    """Write all of them: treebanks, tables, CRFsuite's attributes, columns, files in svmlight's
-    format.
-    """
-    folder, rng = Path(folder), np.random.default_rng(0)
+    """Write treebanks, tables, attributes, columns, and files in svmlight's format."""
+    folder = Path(folder)
+    rng = np.random.default_rng(0)
     for name, n in (("train", 150), ("dev", 40), ("test", 40)):
         text = "".join(english(n, rng))
-        (folder / f"{name}.conllu").write_text(text, encoding="utf-8")
+        _write_text(folder / f"{name}.conllu", [text])
         (folder / f"{name}.conllu.gz").write_bytes(gzip.compress(text.encode()))
-        rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
-        lines = (
-            f"{row[3]}\tword={row[1]}\tsuffix={row[1][-1]}\n" if len(row) > 1 else "\n"
-            for row in rows
-        )
-        (folder / f"{name}.crfsuite").write_text("".join(lines), encoding="utf-8")
-        X = rng.normal(size=(200, 3))
-        y = X[:, 0] + X[:, 1] ** 2 > 0.5
-        table = "".join(
-            f"{a:.4f},{b:.4f},{c:.4f},{'yes' if label else 'no'}\n"
-            for (a, b, c), label in zip(X, y)
-        )
-        (folder / f"{name}.csv").write_text("age,income,height,bought\n" + table, encoding="utf-8")
-    for own, made in TREEBANKS.items():
-        (folder / Path(own).name).symlink_to(
-            Path(os.environ["OMKL_DATA"], own) if _is_there(own) else folder / made
-        )
+        _write_text(folder / f"{name}.crfsuite", _words_as(text, _attributes))
+        _write_text(folder / f"{name}.csv", _table(rng))
+    for treebank, made in TREEBANKS.items():
+        target = folder / made
+        if _is_there(treebank):
+            target = Path(os.environ["OMKL_DATA"], treebank)
+        (folder / Path(treebank).name).symlink_to(target)
     (folder / "data").mkdir()
     for part in range(2):
         X = rng.random((150, 40)) * (rng.random((150, 40)) < 0.3)
-        y, path = X[:, :20].sum(axis=1) > X[:, 20:].sum(axis=1), folder / "data" / "part"
+        y = X[:, :20].sum(axis=1) > X[:, 20:].sum(axis=1)
+        path = folder / "data" / "part"
         dump_svmlight_file(X, y.astype(int), str(path), zero_based=False)
         (folder / "data" / f"part-{part}.svm.gz").write_bytes(gzip.compress(path.read_bytes()))
     (folder / "data" / "part").unlink()
-    cells = (f"{row[1]} {row[4]} {row[3]}\n" if len(row) > 1 else "\n" for row in rows)
-    (folder / "eng.train").write_text("-DOCSTART- -X- O\n\n" + "".join(cells), encoding="utf-8")
-    (folder / "template").write_text("U00:%x[0,0]\nU01:%x[-1,0]\nU02:%x[0,1]\n", encoding="utf-8")
-    (folder / "sentences.txt").write_text(
-        "The dogs bark .\nThe old cat sees the birds .\n", encoding="utf-8"
-    )
+    _write_text(folder / "eng.train", ["-DOCSTART- -X- O\n\n", *_words_as(text, _cells)])
+    _write_text(folder / "template", ["U00:%x[0,0]\n", "U01:%x[-1,0]\n", "U02:%x[0,1]\n"])
+    _write_text(folder / "sentences.txt", ["The dogs bark .\n", "The old cat sees the birds .\n"])

@@ -1,8 +1,7 @@
-"""Every block of code in README and documentation runs, and prints what the block of text after it
-says.
+"""Every block of code in README and documentation runs, and prints the block of text after it.
 
-    python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...      write what the
-    blocks print
+``python tests/docs/test_code_blocks.py --write docs/guide/labels.md ...`` writes into pages what
+their blocks print.
 
 The blocks of a page run in order, in one namespace, in a folder that has the files of
 ``samples.py``. A block of ``text`` directly after a block of ``python`` or ``bash`` is its output;
@@ -62,8 +61,9 @@ class Block(NamedTuple):
 
 
 def blocks_of(text):
-    for found in FENCE.finditer(text):
-        yield Block(found[1], found[2], text.count("\n", 0, found.start()) + 2, found[4])
+    for fence in FENCE.finditer(text):
+        first_line = text.count("\n", 0, fence.start()) + 2
+        yield Block(language=fence[1], code=fence[2], line=first_line, printed=fence[4])
 
 
 def load_samples():
@@ -105,26 +105,25 @@ def run_page(page, folder):
 
 
 def run_commands(block, page, environment):
-    """Run commands and return their output: omkl in this process, which saves its start, others in
-    bash.
-    """
+    """Return the output of commands: omkl runs in this process, which is faster, others in bash."""
     printed = io.StringIO()
     for line in block.code.splitlines():
         where = f"{page}, line {block.line}: {line}"
         if not line.strip() or ELSEWHERE.match(line.strip()):
             continue
         if alone := ALONE.fullmatch(line):
-            own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-            given = io.TextIOWrapper(
-                io.BytesIO(_given(alone["source"], alone["what"])), encoding="utf-8"
-            )
-            with contextlib.redirect_stdout(own), mock.patch("sys.stdin", given):
+            stdin = io.TextIOWrapper(io.BytesIO(input_of(alone)), encoding="utf-8")
+            stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+            with contextlib.redirect_stdout(stdout), mock.patch("sys.stdin", stdin):
                 assert main(shlex.split(alone["arguments"], comments=True)) == 0, where
+            output = stdout.buffer.getvalue()
             if alone["file"]:
-                Path(alone["file"]).write_bytes(own.buffer.getvalue())
+                Path(alone["file"]).write_bytes(output)
             else:
-                lines = own.buffer.getvalue().decode().splitlines(keepends=True)
-                printed.write("".join(lines[: int(alone["head"]) if alone["head"] else None]))
+                lines = output.decode().splitlines(keepends=True)
+                if alone["head"]:
+                    lines = lines[: int(alone["head"])]
+                printed.write("".join(lines))
         else:
             run = subprocess.run(
                 ["bash", "-eu", "-c", line], capture_output=True, text=True, env=environment
@@ -135,11 +134,14 @@ def run_commands(block, page, environment):
     return printed.getvalue()
 
 
-def _given(source, what):
-    """Return the input that ``echo`` or ``cat`` pipes into the next command."""
-    if source is None:
+def input_of(command):
+    """Return the input that ``echo`` or ``cat`` pipes into a command, the match of `ALONE`."""
+    if command["source"] is None:
         return b""
-    return (shlex.split(what)[0] + "\n").encode() if source == "echo" else Path(what).read_bytes()
+    if command["source"] == "echo":
+        text = shlex.split(command["what"])[0]
+        return f"{text}\n".encode()
+    return Path(command["what"]).read_bytes()
 
 
 def last_unit(number):
@@ -150,15 +152,13 @@ def last_unit(number):
 
 
 def same(expected, printed):
-    """Compare two texts except for spaces; decimals and shares may differ by one unit in their last
-    digit.
-    """
+    """Compare two texts except for spaces and one unit in the last digit of decimals and shares."""
     if NUMBER.sub("0", expected).split() != NUMBER.sub("0", printed).split():
         return False
     for left, right in zip(NUMBER.finditer(expected), NUMBER.findall(printed)):
-        is_share = expected[left.end() : left.end() + 1] == "%"
+        is_share = expected.startswith("%", left.end())
         is_rounded = is_share or "." in left[0] or "e" in left[0]
-        tolerance = 1.001 * last_unit(left[0]) if is_rounded else 0.0
+        tolerance = 1.001 * last_unit(left[0]) * is_rounded
         if abs(float(left[0]) - float(right)) > tolerance:
             return False
     return True
@@ -167,7 +167,8 @@ def same(expected, printed):
 def check_page(page, folder):
     """Run a page, and compare what it prints with what it says."""
     for block, printed in run_page(page, folder):
-        if block.printed is not None and not load_samples().stands_in(block.code):
+        has_output = block.printed is not None
+        if has_output and not load_samples().stands_in(block.code):
             assert same(block.printed, printed), f"{page}, line {block.line} prints:\n{printed}"
 
 
@@ -179,9 +180,7 @@ def test_code_on_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
 
 @pytest.mark.parametrize("page", ["docs/getting_started.md", "docs/guide/tables.md"])
 def test_pages_that_train_on_arrays_print_the_same_on_one_thread(page, tmp_path):
-    """Sums in products of matrices, and so the last digits of kernels, depend on the number of
-    threads.
-    """
+    """The last digits of products of matrices depend on the number of threads."""
     with threadpool_limits(1):
         check_page(ROOT / page, tmp_path)
 
@@ -195,15 +194,11 @@ def test_printed_numbers_may_differ_by_one_unit_in_their_last_digit():
 
 def test_all_code_is_in_blocks_that_are_run():
     """All languages of blocks are known, so that no code is skipped."""
+    skipped = {"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}
     for page in PAGES:
-        languages = set(
-            re.findall(
-                r"^\s*[`~:]{3,}\s*([\w{}-]+)", page.read_text(encoding="utf-8"), re.MULTILINE
-            )
-        )
-        assert languages.isdisjoint(
-            {"py", "pycon", "python3", "sh", "shell", "console", "{code-block}"}
-        ), page
+        text = page.read_text(encoding="utf-8")
+        languages = re.findall(r"^\s*[`~:]{3,}\s*([\w{}-]+)", text, re.MULTILINE)
+        assert skipped.isdisjoint(languages), page
 
 
 def write(page):
@@ -212,11 +207,11 @@ def write(page):
     with tempfile.TemporaryDirectory() as folder:
         outputs = iter([printed for _, printed in run_page(page, folder)])
 
-    def with_output(found):
+    def with_output(fence):
         printed = next(outputs)
-        if found[3] is None:
-            return found[0]
-        return f"```{found[1]}\n{found[2]}```\n\n```text\n{printed.rstrip()}\n```"
+        if fence[3] is None:
+            return fence[0]
+        return f"```{fence[1]}\n{fence[2]}```\n\n```text\n{printed.rstrip()}\n```"
 
     page.write_text(FENCE.sub(with_output, text), encoding="utf-8")
 

@@ -1,5 +1,4 @@
-"""Every public name is in the API reference; built pages are checked if they are there; one
-version, one extra for all.
+"""Every public name is in the API reference; built pages lead somewhere; there is one version.
 
 ``OMKL_DOCS=docs/_build/html python -m pytest tests/docs/test_pages.py`` checks the pages that
 sphinx has built there.
@@ -22,14 +21,14 @@ import click
 import pytest
 
 import omkl
-from omkl.cli.options import omkl as command
+from omkl.cli.options import omkl as omkl_command
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Modules with public names.
 MODULES = [
     "omkl", "omkl.kernels", "omkl.regularizers", "omkl.losses", "omkl.structures", "omkl.groups",
-    "omkl.online", "omkl.batch", "omkl.data", "omkl.reports", "omkl.distributed", "omkl.exceptions", "omkl.features",
-    "omkl.testing",
+    "omkl.online", "omkl.batch", "omkl.data", "omkl.reports", "omkl.distributed",
+    "omkl.exceptions", "omkl.features", "omkl.testing",
 ]  # fmt: skip
 
 
@@ -47,16 +46,15 @@ def public_names():
                 yield module.__name__, name
 
 
-def options(own=command, path="omkl"):
+def options(command=omkl_command, path="omkl"):
     """``(command, option)`` of a command and those below it."""
-    yield from (
-        (path, option)
-        for parameter in own.params
-        for option in parameter.opts
-        if option.startswith("-")
-    )
-    for name in own.list_commands(None) if isinstance(own, click.Group) else ():
-        yield from options(own.get_command(None, name), f"{path} {name}")
+    for parameter in command.params:
+        for option in parameter.opts:
+            if option.startswith("-"):
+                yield path, option
+    if isinstance(command, click.Group):
+        for name in command.list_commands(None):
+            yield from options(command.get_command(None, name), f"{path} {name}")
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +74,9 @@ class Links(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.targets, self.loaded, self.anchors = [], [], set()
+        self.targets = []
+        self.loaded = []
+        self.anchors = set()
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -84,9 +84,8 @@ class Links(HTMLParser):
         self.anchors |= {attrs.get("id"), attrs.get("name")}
         if tag == "a" and "href" in attrs:
             self.targets.append(attrs["href"])
-        elif tag in ("script", "img", "iframe", "source") or (
-            tag == "link" and attrs.get("rel") == "stylesheet"
-        ):
+        is_stylesheet = tag == "link" and attrs.get("rel") == "stylesheet"
+        if is_stylesheet or tag in ("script", "img", "iframe", "source"):
             self.loaded.append(attrs.get("src") or attrs.get("href") or "")
 
 
@@ -112,9 +111,7 @@ def test_every_example_begins_with_a_title():
 
 
 def test_no_list_in_a_docstring_goes_on_after_a_backslash():
-    """In a raw docstring the line is not continued, and what it lists is no list to the reader of
-    numpydoc.
-    """
+    """In a raw docstring the line is not continued, and numpydoc reads no list."""
     for path in Path(omkl.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -133,7 +130,7 @@ def test_every_option_is_in_the_reference_of_the_command_line():
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    pages = re.split(r"^## (.+)$", module.reference(command), flags=re.MULTILINE)[1:]
+    pages = re.split(r"^## (.+)$", module.reference(omkl_command), flags=re.MULTILINE)[1:]
     sections = dict(zip(pages[::2], pages[1::2]))
     for path, option in options():
         if path != "omkl":  # --version
@@ -153,10 +150,13 @@ def test_built_pages_load_nothing_from_elsewhere_and_lead_nowhere_else(built):
             address = urlparse(target)
             if address.scheme or address.netloc or not (address.path or address.fragment):
                 continue
-            to = (page.parent / unquote(address.path)).resolve() if address.path else page
-            assert to.exists(), f"{page}: {target}"
-            if to in pages and address.fragment:
-                assert unquote(address.fragment) in pages[to].anchors, f"{page}: {target}"
+            target_page = page
+            if address.path:
+                target_page = (page.parent / unquote(address.path)).resolve()
+            assert target_page.exists(), f"{page}: {target}"
+            if target_page in pages and address.fragment:
+                anchors = pages[target_page].anchors
+                assert unquote(address.fragment) in anchors, f"{page}: {target}"
 
 
 ROOT = Path(__file__).parents[2]

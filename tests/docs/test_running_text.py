@@ -1,6 +1,4 @@
-"""Examples in the running text of README and documentation: parts as strings, and calls of omkl's
-functions.
-"""
+"""Parts as strings and calls of omkl's functions in the running text of README and pages."""
 
 import ast
 import inspect
@@ -22,26 +20,32 @@ INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 SPEC = re.compile(r"[a-z][\w-]*:[a-z_]\w*=[^=]+(,[a-z_]\w*=[^=]+)*")
 #: Functions and classes of omkl, and the methods of its estimators.
 FUNCTIONS = {name: [getattr(omkl, name)] for name in omkl.__all__ if callable(getattr(omkl, name))}
-for own in filter(inspect.isclass, [found[0] for found in FUNCTIONS.values()]):
-    for name, method in inspect.getmembers(own, inspect.isfunction):
+CLASSES = [value for [value] in FUNCTIONS.values() if inspect.isclass(value)]
+for estimator in CLASSES:
+    for name, method in inspect.getmembers(estimator, inspect.isfunction):
         FUNCTIONS.setdefault(name, []).append(method)
 
 
 def examples(page):
     """Yield the code in the running text of a page that Python can parse, with its syntax tree."""
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
-    for code in (" ".join(found.split()) for found in INLINE.findall(text)):
+    for inline in INLINE.findall(text):
+        code = " ".join(inline.split())
         try:
             yield code, ast.parse(code)
         except SyntaxError:  # formulas, commands, names of files
             continue
 
 
+BASES = Component.__subclasses__()
+
+
 def is_a_part(spec):
     """Tell whether any family of parts has this one."""
-    for base in (as_kernel, *Component.__subclasses__()):
+    families = [lambda name, base=base: resolve(base, name, "part") for base in BASES]
+    for part_of in (as_kernel, *families):
         try:
-            return bool(base(spec) if base is as_kernel else resolve(base, spec, "part"))
+            return bool(part_of(spec))
         except InputError:
             continue
     return False
@@ -51,16 +55,16 @@ def functions_of(call):
     """Return omkl's functions of this name; none for those of other libraries and of the reader."""
     path = ast.unparse(call.func)
     if re.fullmatch(r"omkl(\.\w+)+", path):
-        found = omkl
+        function = omkl
         for name in path.split(".")[1:]:
-            found = getattr(found, name)
-        return [found]
+            function = getattr(function, name)
+        return [function]
     return FUNCTIONS.get(path, [])
 
 
 def takes(function, call):
     """Tell whether a function, or a method without its instance, takes the arguments of a call."""
-    keywords = {own.arg: None for own in call.keywords if own.arg is not None}
+    keywords = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
     is_method = inspect.isfunction(function) and "." in function.__qualname__
     try:
         inspect.signature(function).bind_partial(*[None] * (len(call.args) + is_method), **keywords)
