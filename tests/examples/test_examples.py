@@ -57,13 +57,11 @@ def figures_of(tmp_path):
 
 
 #: The option that names the output of each example that writes one.
-OUTPUTS = {
-    path.stem: option
-    for path in sorted(EXAMPLES.glob("*.py"))
-    for option in re.findall(
-        r'add_argument\((?:"-o", )?"(--output|--json)"', path.read_text(encoding="utf-8")
-    )
-}
+OUTPUTS = {}
+for path in sorted(EXAMPLES.glob("*.py")):
+    code = path.read_text(encoding="utf-8")
+    for option in re.findall(r'add_argument\((?:"-o", )?"(--output|--json)"', code):
+        OUTPUTS[path.stem] = option
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -93,8 +91,9 @@ def test_uci_methods_reach_the_gap_and_one_solution(figures_of, real_data):
 def test_scaling_in_kernels_and_samples(figures_of, real_data):
     real_data("uci/ringnorm.csv.gz")
     figures = figures_of(
-        "spicymkl_scaling", "--data", "ringnorm", "--methods", "spicy-hinge", "elastic-logistic", "--repetitions", "2",
-        "--kernels", "5", "20", "--few-samples", "40", "--samples", "40", "80", "--few-kernels", "5",
+        "spicymkl_scaling", "--data", "ringnorm", "--methods", "spicy-hinge", "elastic-logistic",
+        "--repetitions", "2", "--kernels", "5", "20", "--few-samples", "40",
+        "--samples", "40", "80", "--few-kernels", "5",
     )  # fmt: skip
     assert len(figures["rows"]) == 2 * 4 * 2
     assert all(row["end"] == "" and row["cpu"] > 0 for row in figures["rows"])
@@ -104,9 +103,8 @@ def test_scaling_in_kernels_and_samples(figures_of, real_data):
 def test_gaps_fall_with_time(figures_of, real_data):
     real_data("uci/sonar.csv.gz")
     methods = ("spicy-logistic", "hessian")
-    traces = figures_of("duality_gap", "--C", "2", "--tol", "0.001", "--methods", *methods)[
-        "traces"
-    ]
+    options = ("--C", "2", "--tol", "0.001")
+    traces = figures_of("duality_gap", *options, "--methods", *methods)["traces"]
     assert list(traces) == list(methods)
     for trace in traces.values():
         assert trace[-1]["gap"] <= 0.001 < trace[0]["gap"]
@@ -137,28 +135,26 @@ def test_a_row_for_words_and_one_for_gold_tags(tmp_path):
 
 
 def test_every_story_ends_well(capsys):
-    found = load_example("in_scikit_learn").main()
-    assert found["columns_of_many_kinds"] > 0.9
-    assert found["a_table_as_it_is"] > 0.9
-    assert set(found["a_grid_search"]) == {"mklclassifier__C", "mklclassifier__regularizer"}
-    assert max(found["probabilities_of_a_hinge"]) < 0.08
-    assert max(found["what_matters"], key=found["what_matters"].get).startswith("petal")
-    assert found["the_learned_kernel_elsewhere"] > 0.95
-    assert found["several_outputs"] == ((20, 3), (100, 5))
-    assert found["frames_that_come_in_parts"] > 0.85
-    assert len(capsys.readouterr().out.splitlines()) == len(found)
+    results = load_example("in_scikit_learn").main()
+    assert results["columns_of_many_kinds"] > 0.9
+    assert results["a_table_as_it_is"] > 0.9
+    assert set(results["a_grid_search"]) == {"mklclassifier__C", "mklclassifier__regularizer"}
+    assert max(results["probabilities_of_a_hinge"]) < 0.08
+    assert max(results["what_matters"], key=results["what_matters"].get).startswith("petal")
+    assert results["the_learned_kernel_elsewhere"] > 0.95
+    assert results["several_outputs"] == ((20, 3), (100, 5))
+    assert results["frames_that_come_in_parts"] > 0.85
+    assert len(capsys.readouterr().out.splitlines()) == len(results)
 
 
 def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
-    printed = run_example(
-        "online_opponents", tmp_path, "--examples", "1500", "--streams", "sum", "one of ten"
-    )
+    options = ["--examples", "1500", "--streams", "sum", "one of ten"]
+    printed = run_example("online_opponents", tmp_path, *options)
     records = json.loads((tmp_path / "online_opponents.json").read_text())["records"]
     assert all(record["method"] in printed for record in records)
     error = {(record["stream"], record["method"]): record["error"] for record in records}
-    assert error["sum", "MKL"] < min(
-        error["sum", method] for method in ("Hedge", "OMKC", "Raker", "AdaRaker")
-    )
+    for method in ("Hedge", "OMKC", "Raker", "AdaRaker"):
+        assert error["sum", "MKL"] < error["sum", method]
     assert max(error["one of ten", method] for method in ("Hedge", "OMKC", "Raker")) < 0.35
 
 
@@ -166,13 +162,11 @@ def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
 def test_the_weights_follow_the_drift(options, tmp_path):
     pytest.importorskip("matplotlib")
     run_example("stream_mkl", tmp_path, "--examples", "4800", "--quiet", *options)
-    found = json.loads((tmp_path / "stream_mkl.json").read_text())
-    for model in found["models"]:
+    figures = json.loads((tmp_path / "stream_mkl.json").read_text())
+    for model in figures["models"]:
         weights = [values_of(record, "weight") for record in model["records"]]
-        assert (
-            max(weights[len(weights) // 2 - 1], key=weights[len(weights) // 2 - 1].get)
-            == "vector 1"
-        )
+        before_drift = weights[len(weights) // 2 - 1]
+        assert max(before_drift, key=before_drift.get) == "vector 1"
         assert weights[-1]["vector 2"] > weights[-1]["vector 3"]
     assert (tmp_path / "stream_mkl.png").stat().st_size > 10_000
 
@@ -181,42 +175,32 @@ def test_useless_columns_stand_beside_what_is_there():
     example = load_example("templates")
     treebank = synthetic_treebank(20)
     hidden = example.with_useless_columns(treebank, seed=1)
-    for own, beside in zip(treebank, hidden):
-        assert (own.forms, own.xpos, own.heads) == (beside.forms, beside.xpos, beside.heads)
-        for feats, columns in zip(own.feats, beside.feats):
-            whole, *attributes = columns.split("|")
-            assert whole == f"Whole={feats}".replace("|", ",")
+    for sentence, changed in zip(treebank, hidden):
+        assert sentence.forms == changed.forms
+        assert sentence.xpos == changed.xpos
+        assert sentence.heads == changed.heads
+        for feats, columns in zip(sentence.feats, changed.feats):
+            all_feats, *attributes = columns.split("|")
+            useless = attributes[-len(example.JUNK) :]
+            assert all_feats == f"Whole={feats}".replace("|", ",")
             assert "|".join(attributes[: -len(example.JUNK)]) == feats
-            assert [
-                attribute.partition("=")[0] for attribute in attributes[-len(example.JUNK) :]
-            ] == list(example.JUNK)
-    others = example.useless_values(treebank, seed=2)
-    assert example.useless_values(treebank, seed=1) != others
-    numbers = [columns["Word"] for words in others for columns in words]
-    assert len(set(numbers)) == treebank.n_words
+            assert [entry.partition("=")[0] for entry in useless] == list(example.JUNK)
+    values = example.useless_values(treebank, seed=2)
+    assert example.useless_values(treebank, seed=1) != values
+    numbers = {columns["Word"] for columns in itertools.chain.from_iterable(values)}
+    assert len(numbers) == treebank.n_words
 
 
 def test_no_useless_template_and_no_useless_key_is_left(tmp_path):
     sentences = list(synthetic_treebank(150))
-    for sentence in sentences:  # forms that tell a tagger something
+    for sentence in sentences:
+        # forms that tell a tagger something
         sentence.forms = [form + tag.lower() for form, tag in zip(sentence.forms, sentence.upos)]
     treebank = Treebank.from_sentences(sentences)
-    for name, part in (("train", treebank[:110]), ("test", treebank[110:])):
-        write_treebank(tmp_path / f"{name}.conllu", part)
-    options = [
-        "--templates",
-        "small",
-        "--sentences",
-        "100",
-        "--seeds",
-        "0",
-        "--keep",
-        "10",
-        "--epochs",
-        "3",
-        "-o",
-        ".",
-    ]
+    write_treebank(tmp_path / "train.conllu", treebank[:110])
+    write_treebank(tmp_path / "test.conllu", treebank[110:])
+    options = ["--templates", "small", "--sentences", "100", "--seeds", "0", "--keep", "10"]
+    options += ["--epochs", "3", "-o", "."]
     printed = run_example("templates", tmp_path, "train.conllu", "test.conllu", *options)
     assert (tmp_path / "templates.png").exists() or "No figure" in printed
     rows = {row["method"]: row for row in table_of(tmp_path / "templates.csv")}
@@ -236,13 +220,11 @@ def made_up():
     """Views of 120 digits that tell them, the one more than the other."""
     rng = np.random.default_rng(0)
     digits = np.repeat(np.arange(10), 12)
-    return {
-        name: (
-            (1 + k / 5) * rng.standard_normal((10, width))[digits]
-            + rng.standard_normal((120, width))
-        )
-        for k, (name, width) in enumerate(WIDTHS.items())
-    }, digits
+    views = {}
+    for k, (name, width) in enumerate(WIDTHS.items()):
+        centers = (1 + k / 5) * rng.standard_normal((10, width))
+        views[name] = centers[digits] + rng.standard_normal((120, width))
+    return views, digits
 
 
 def test_easymkl_is_the_quadratic_program(made_up):
@@ -250,7 +232,8 @@ def test_easymkl_is_the_quadratic_program(made_up):
     split = example.Split(*made_up, n_train=50, n_useless=2, n_columns=3, seed=0)
     lambda_ = 0.3
     outputs, weights = example.easy(split.kernels, split.y, split.kernels_test, lambda_)
-    expected, margins = [], []
+    expected = []
+    margins = []
     for digit in range(10):
         signs = np.where(split.y == digit, 1.0, -1.0)
 
@@ -275,16 +258,13 @@ def test_easymkl_is_the_quadratic_program(made_up):
 
 def test_the_table_tells_views_from_noise(made_up, tmp_path):
     views, digits = made_up
-    header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
+    names = []
+    for name, width in WIDTHS.items():
+        names += [f"{name}{i}" for i in range(width)]
+    header = ",".join([*names, "y"])
     numbers = np.column_stack([*views.values(), digits])
-    np.savetxt(
-        tmp_path / "mfeat.csv",
-        numbers,
-        "%.4f",
-        delimiter=",",
-        header=",".join([*header, "y"]),
-        comments="",
-    )
+    path = tmp_path / "mfeat.csv"
+    np.savetxt(path, numbers, "%.4f", delimiter=",", header=header, comments="")
     methods = [
         "SVC, all columns",
         "best view",
@@ -295,25 +275,13 @@ def test_the_table_tells_views_from_noise(made_up, tmp_path):
         "batch, unseen",
         "told",
     ]
-    options = [
-        "--data",
-        "mfeat.csv",
-        "--train",
-        "50",
-        "--useless",
-        "0",
-        "3",
-        "--splits",
-        "1",
-        "-o",
-        ".",
-    ]
+    options = ["--data", "mfeat.csv", "--train", "50", "--useless", "0", "3", "--splits", "1"]
+    options += ["-o", "."]
     printed = run_example("views", tmp_path, *options, "--methods", *methods)
     assert (tmp_path / "views.png").exists() or "No figure" in printed
     rows = table_of(tmp_path / "views.csv")
-    assert [(row["method"], row["useless"]) for row in rows] == [
-        (m, n) for n in ("0", "3") for m in methods
-    ]
+    assert [row["method"] for row in rows] == methods + methods
+    assert [row["useless"] for row in rows] == ["0"] * len(methods) + ["3"] * len(methods)
     assert all(float(row["accuracy"]) > 80 for row in rows)
     alive = {row["method"]: row["useless alive"] for row in rows if row["useless"] == "3"}
     assert alive["uniform"] == "3"
@@ -344,18 +312,22 @@ def wrong_tokens(gold, output):
 
 @pytest.mark.parametrize("n", [1, 2, 5, 6])
 def test_decoding_with_and_without_costs_is_the_best_of_all_segmentations(n):
-    rng, structure, every = np.random.default_rng(n), example.SemiMarkov(), list(segmentations(n))
+    rng = np.random.default_rng(n)
+    structure = example.SemiMarkov()
+    every = list(segmentations(n))
     for _ in range(5):
         potentials = UnaryPotentials(rng.normal(size=(n * example.LONGEST, example.LABELS)))
         gold = every[rng.integers(len(every))]
-        found = structure.decode(potentials)
-        assert score(potentials, found) == pytest.approx(max(score(potentials, y) for y in every))
-        found = structure.loss_augmented(potentials, gold)
+        decoded = structure.decode(potentials)
+        best = max(score(potentials, y) for y in every)
+        assert score(potentials, decoded) == pytest.approx(best)
+        decoded = structure.loss_augmented(potentials, gold)
         best = max(score(potentials, y) + wrong_tokens(gold, y) for y in every)
-        assert score(potentials, found) + wrong_tokens(gold, found) == pytest.approx(best)
-        assert structure.cost(gold, found) == wrong_tokens(gold, found)
-        difference, _ = structure.difference(potentials, found, gold)
-        assert difference == pytest.approx(score(potentials, found) - score(potentials, gold))
+        cost = wrong_tokens(gold, decoded)
+        assert score(potentials, decoded) + cost == pytest.approx(best)
+        assert structure.cost(gold, decoded) == cost
+        difference, _ = structure.difference(potentials, decoded, gold)
+        assert difference == pytest.approx(score(potentials, decoded) - score(potentials, gold))
 
 
 def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
@@ -372,12 +344,12 @@ def test_it_learns_which_groups_tell_the_segments_and_predicts_unseen_ones():
 def test_pairs_of_arcs_help(tmp_path):
     informative = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
     treebank = synthetic_treebank(120, informative=informative, vocabulary=10, random_state=3)
-    train, test = tmp_path / "train.conllu", tmp_path / "test.conllu"
+    train = tmp_path / "train.conllu"
+    test = tmp_path / "test.conllu"
     write_treebank(train, treebank[:90])
     write_treebank(test, treebank[90:])
-    run_example(
-        "parser_orders", tmp_path, str(train), str(test), "--seeds", "1", "-o", str(tmp_path)
-    )
+    options = ["--seeds", "1", "-o", str(tmp_path)]
+    run_example("parser_orders", tmp_path, str(train), str(test), *options)
     (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
     assert row["uas"] > 30
     assert row["search_errors"] < 20
@@ -387,18 +359,18 @@ def test_likelihoods_need_a_larger_C_than_the_hinge(tmp_path, real_data):
     real_data("uci/sonar.csv.gz")
     run_example("default_c", tmp_path, "--sets", "sonar", "--seeds", "2", "--json", "c.json")
     rows = json.loads((tmp_path / "c.json").read_text())["rows"]
-    found = {(row["loss"], row["C"]): row["accuracy"] for row in rows}
-    assert len(found) == 18
-    assert found["crf", 0.3] < found["hinge", 0.3]
-    assert found["crf", 0.3] + 5 < found["crf", 10.0] < 100
+    accuracies = {(row["loss"], row["C"]): row["accuracy"] for row in rows}
+    assert len(accuracies) == 18
+    assert accuracies["crf", 0.3] < accuracies["hinge", 0.3]
+    assert accuracies["crf", 0.3] + 5 < accuracies["crf", 10.0] < 100
 
 
 def test_snakes_follow_from_their_neighbours(figures_of, real_data):
     real_data("graphs/snakes.npz")
-    both, direction, useless = figures_of(
-        "snakes", "--seeds", "1", "--epochs", "4", "--train", "60", "--test", "20"
-    )["rows"]
-    assert both["accuracy"] > direction["accuracy"] > 75
+    options = ("--seeds", "1", "--epochs", "4", "--train", "60", "--test", "20")
+    rows = figures_of("snakes", *options)["rows"]
+    both_edges, direction, useless = rows
+    assert both_edges["accuracy"] > direction["accuracy"] > 75
     assert useless["accuracy"] > 85
     assert useless["largest useless weight"] < 0.3
 
@@ -409,31 +381,20 @@ def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
     sizes = ("--sentences", "40", "--documents", "12", "--rows", "60", "--seeds", "1")
     printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
     rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
-    assert [row["model"].split(":")[0] for row in rows] == ["words"] * 3 + ["documents"] * 2 + [
-        "rows"
-    ] * 4
+    tasks = [row["model"].split(":")[0] for row in rows]
+    assert tasks == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 4
     assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
     assert [rows[i]["gain nodes"] for i in (0, 3, 5)] == [0.0, 0.0, 0.0]
     assert min(rows[1]["gain whole"], rows[2]["gain whole"]) > 1
 
 
 def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
-    options = (
-        "--tables",
-        "wine",
-        "--splits",
-        "1",
-        "--methods",
-        "elastic-net",
-        "SVM",
-        "--json",
-        "columns.json",
-    )
+    options = ["--tables", "wine", "--splits", "1", "--methods", "elastic-net", "SVM"]
+    options += ["--json", "columns.json"]
     run_example("column_kernels", tmp_path, *options)
     rows = json.loads((tmp_path / "columns.json").read_text())["rows"]
-    assert [(row["noise"], row["method"]) for row in rows] == [
-        (noise, method) for noise in (False, True) for method in ("elastic-net", "SVM")
-    ]
+    assert [row["noise"] for row in rows] == [False, False, True, True]
+    assert [row["method"] for row in rows] == ["elastic-net", "SVM", "elastic-net", "SVM"]
     assert min(row["scores"][0] for row in rows) > 85.0
 
 
@@ -443,20 +404,20 @@ def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
 )
 def test_models_of_other_libraries_say_what_to_install(method, module, package, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        MissingDependencyError, match=f"{method} needs another package: pip install {package}"
-    ):
+    message = f"{method} needs another package: pip install {package}"
+    with pytest.raises(MissingDependencyError, match=message):
         load_example("column_kernels").score("wine", 0, False, method, "gaussian")
 
 
 @pytest.mark.parametrize("unit", ["output", "token"])
 def test_halves_accept_more_for_larger_errors(unit):
-    example, rng = load_example("guarantees"), np.random.default_rng(0)
+    example = load_example("guarantees")
+    rng = np.random.default_rng(0)
     sure = rng.beta(4.0, 1.0, (800, 1))
-    parts = [None, list(sure), list(rng.random((800, 1)) > sure**0.2)]
-    found = example.measure(parts, 20, 0, unit)
-    accepted, errors, broken = found.mean(axis=0).T
+    wrong = rng.random((800, 1)) > sure**0.2
+    measured = example.measure(list(sure), list(wrong), 20, 0, unit)
+    accepted, errors, broken = measured.mean(axis=0).T
     assert (np.diff(accepted) >= 0).all()
     assert accepted[-1] > 0.5
     assert (errors <= example.ERRORS).all()
-    np.testing.assert_array_equal(broken, (found[:, :, 1] > example.ERRORS).mean(axis=0))
+    np.testing.assert_array_equal(broken, (measured[:, :, 1] > example.ERRORS).mean(axis=0))
