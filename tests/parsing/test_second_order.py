@@ -1,6 +1,4 @@
-"""Parsers of second order: templates of grandparents and siblings decide where those of arcs
-cannot.
-"""
+"""Parsers of second order: grandparents and siblings decide where arcs cannot."""
 
 import copy
 import gc
@@ -19,16 +17,20 @@ PARTS = ("g.lemma h.upos m.upos", "g.misc:Noise", "s.upos h.lemma m.upos", "s.fo
 
 
 def sentence(rng):
-    """Nouns after a verb: each depends on the noun before it, or all depend on the verb, as the
-    verb's lemma tells.
+    """Draw a verb and nouns after it; the verb's lemma tells what the nouns depend on.
+
+    If it is "a", all nouns depend on the verb; if it is "b", each depends on the noun before it.
     """
-    n, lemma = int(rng.integers(2, 6)), "ab"[rng.integers(2)]
+    n = int(rng.integers(2, 6))
+    lemma = "ab"[rng.integers(2)]
     n_before = int(rng.integers(0, 3))
     verb = n_before + 1
-    nouns = [verb + k for k in range(1, n + 1)]
-    heads = (
-        [verb] * n_before + [0] + [verb if lemma == "a" or k == nouns[0] else k - 1 for k in nouns]
-    )
+    if lemma == "a":
+        heads_of_nouns = [verb] * n
+    else:
+        heads_of_nouns = list(range(verb, verb + n))
+    heads = [verb] * n_before + [0] + heads_of_nouns
+    relations = {verb: "obj"}
     return Sentence(
         forms=[f"w{rng.integers(50)}" for _ in heads],
         lemmas=["x"] * n_before + [lemma] + ["y"] * n,
@@ -37,7 +39,7 @@ def sentence(rng):
         heads=heads,
         deprels=["advmod"] * n_before
         + ["root"]
-        + ["obj" if h == verb else "nmod" for h in heads[verb:]],
+        + [relations.get(head, "nmod") for head in heads_of_nouns],
     )
 
 
@@ -81,21 +83,20 @@ def test_only_the_model_stays_in_memory(treebanks, fitted):
     with pytest.raises(InputError, match="training=False"):
         fitted.first_.partial_fit(train)
     few = train[:87]
-    own = parser(epochs=1).fit(few)
+    model = parser(epochs=1).fit(few)
     gc.collect()
     sizes = [len(tokens) for tokens in gc.get_objects() if isinstance(tokens, ArcTokens)]
     assert not {43, 44, 87} & set(sizes)  # of folds, and of all sentences
-    assert own.score(few) > 0.5
+    assert model.score(few) > 0.5
 
 
 def test_weights_are_those_of_all_templates(treebanks, fitted):
     weights = fitted.template_weights_
     assert list(weights) == fitted.templates_.names == [*ARCS, *PARTS]
     assert sum(weights.values()) == pytest.approx(1)
+    # weights of the squared mixed norm are shares of the norms
     norms = [*fitted.first_.predictor_.norms, *fitted.predictor_.norms]
-    assert list(weights.values()) == pytest.approx(
-        np.array(norms) / sum(norms)
-    )  # squared mixed norm
+    assert list(weights.values()) == pytest.approx(np.array(norms) / sum(norms))
     assert weights["g.misc:Noise"] == 0
     assert "g.misc:Noise" in fitted.left_out_
     assert min(weights[PARTS[0]], weights[PARTS[2]]) > weights["s.form m.form"]
@@ -138,14 +139,14 @@ def test_an_explanation_adds_up(treebanks, fitted):
         gold = test.trees()[i]
         told = fitted.explain(test[i : i + 1], heads=gold)
         assert sum(told.groups.values()) == pytest.approx(told.margin, abs=1e-4)
-        assert sum(
-            row["adds"] for row in fitted.explain(test[i : i + 1], heads=gold, n=10_000).features
-        ) == pytest.approx(told.margin, abs=1e-4)
+        features = fitted.explain(test[i : i + 1], heads=gold, n=10_000).features
+        sum_of_features = sum(row["adds"] for row in features)
+        assert sum_of_features == pytest.approx(told.margin, abs=1e-4)
     assert set(told.groups) <= set(fitted.templates_.names)
-    others = [
-        fitted.explain(test[i : i + 1]) for i in range(10)
-    ]  # also where the parser has no doubt
-    assert all(not np.array_equal(own.output, own.against) for own in others)
+    # also where the parser has no doubt
+    for i in range(10):
+        explained = fitted.explain(test[i : i + 1])
+        assert not np.array_equal(explained.output, explained.against)
     heads = fitted.explain(test[0:1], word=2)
     assert heads.output[1] != heads.against[1]
 
@@ -156,10 +157,11 @@ def test_constraints_hold(treebanks, fitted):
         heads = fitted.parse(test[i : i + 1]).heads
         word = int(np.flatnonzero(heads > 0)[-1])
         other = next(h for h in range(1, len(heads) + 1) if h not in (word + 1, heads[word]))
-        found = fitted.parse(test[i : i + 1], required=[[(other, word + 1)]]).heads
-        assert found[word] == other
-        found = fitted.parse(test[i : i + 1], forbidden=[[(int(heads[word]), word + 1)]]).heads
-        assert found[word] != heads[word]
+        with_arc = fitted.parse(test[i : i + 1], required=[[(other, word + 1)]])
+        assert with_arc.heads[word] == other
+        best_arc = (int(heads[word]), word + 1)
+        without_arc = fitted.parse(test[i : i + 1], forbidden=[[best_arc]])
+        assert without_arc.heads[word] != heads[word]
     two = Sentence(forms=["a", "b"], lemmas=["a", "b"], upos=["VERB", "NOUN"])
     with pytest.raises(InputError, match="no tree has all required arcs"):
         fitted.parse([two], forbidden=[[(0, 1), (0, 2)]])
@@ -179,8 +181,9 @@ def test_probabilities_are_better_than_those_of_the_first_order(treebanks):
     model.calibrate(test[:75])
     first = model.first_.calibrate(test[:75])
 
-    def log_loss(own):
-        marginals, trees = own.predict_marginals(test[75:]), test[75:].trees()
+    def log_loss(parser):
+        marginals = parser.predict_marginals(test[75:])
+        trees = test[75:].trees()
         right = [m.arcs[heads, np.arange(1, len(heads) + 1)] for m, heads in zip(marginals, trees)]
         return -np.log(np.concatenate(right)).mean()
 
@@ -259,7 +262,8 @@ def test_bad_settings_are_refused(treebanks, settings, message):
 
 
 def test_streams_are_refused(treebanks, tmp_path):
-    train, path = treebanks[0], tmp_path / "train.conllu"
+    train = treebanks[0]
+    path = tmp_path / "train.conllu"
     write_treebank(path, train[:20])
     with pytest.raises(InputError, match="set order=1"):
         parser().fit(stream_conllu(path, block_size=10))
@@ -273,9 +277,8 @@ def test_templates_are_sorted_by_part():
     assert list(templates.by_part()) == ["arc", "grandparent", "sibling"]
     assert templates[2].atoms == "g+1.lemma h-1.upos distance"
     assert templates[2].replacing({"lemma": "form"}).atoms == "g+1.form h-1.upos distance"
-    assert len(TemplateSet.resolve("auto")) == len(TemplateSet.resolve("rich")) + len(
-        TemplateSet.resolve("parts")
-    )
+    sizes = {name: len(TemplateSet.resolve(name)) for name in ("auto", "rich", "parts")}
+    assert sizes["auto"] == sizes["rich"] + sizes["parts"]
 
 
 def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
@@ -284,11 +287,9 @@ def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
         decode="marginal", early_stopping=True, callbacks=[lambda trainer, record: False]
     )
     model = stopped.fit(train[:120], validation=test[:50])
-    assert (model.first_.decode, model.first_.early_stopping, model.first_.callbacks) == (
-        "map",
-        False,
-        None,
-    )
+    assert model.first_.decode == "map"
+    assert model.first_.early_stopping is False
+    assert model.first_.callbacks is None
     assert model.temperature_ is not None
     assert model.score(test) > 0.8
 
@@ -301,5 +302,6 @@ def test_sentences_of_one_word_are_parsed_in_blocks_of_every_size(treebanks, fit
     for size in range(1, len(sentences) + 1):
         for first in range(0, len(sentences), size):
             block = fitted.parse(sentences[first : first + size])
-            for found, expected in zip(block, alone[first:]):
-                assert (found.heads, found.deprels) == (expected.heads, expected.deprels)
+            for parsed, expected in zip(block, alone[first:]):
+                assert parsed.heads == expected.heads
+                assert parsed.deprels == expected.deprels
