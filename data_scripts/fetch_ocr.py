@@ -20,11 +20,12 @@ SIZE = 1_329_012
 
 
 def fetch(source):
-    """Copy ``source`` (a path, or None for the public home) into the cache, if its checksum is
-    right.
-    """
+    """Copy ``source``, a path or None for the public home, into the cache, if it is right."""
     target = user_cache() / "ocr" / "letter.data.gz"
-    blocks = from_url(HOME) if source is None else from_file(source)
+    if source is None:
+        blocks = from_url(HOME)
+    else:
+        blocks = from_file(source)
     save(verified(shown(blocks, target.name, SIZE), SHA256, source or HOME), target)
     print(f"Verified, and saved to {target}.")
 

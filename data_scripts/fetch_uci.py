@@ -1,20 +1,20 @@
 """Fetch the UCI and IDA benchmark sets into the user's cache, as tables, and verify them.
 
-    python data_scripts/fetch_uci.py                      all of them, from their public homes
-    python data_scripts/fetch_uci.py --from DIR           all tables that are in a folder that you
-    have python data_scripts/fetch_uci.py --only ionosphere    this one; --only can be repeated
+    python data_scripts/fetch_uci.py                    all of them, from their public homes
+    python data_scripts/fetch_uci.py --from DIR         all tables that are in a folder
+    python data_scripts/fetch_uci.py --only ionosphere  this one; --only can be repeated
 
 pima, ionosphere, sonar: from a commit of github.com/jbrownlee/Datasets; diabetic, good and mine are
 +1. splice: from a commit of github.com/pauldhein/splice-junction-detector; junctions of both kinds
 are +1, the bases A, C, G, T are 1, 2, 3, 4, and the 15 sequences with an unknown base are left out.
 liver (BUPA liver disorders): from a commit of github.com/vilge/Liver_patient; the selector 1 is +1,
 as in the papers on MKL. It was made to split the data in two, and is no diagnosis (McDermott and
-Forsyth 2016, "Diagnosing a disorder in a classification benchmark").
-wpbc (Wisconsin prognostic breast cancer): from a commit of
-github.com/arthuradolfo/RandomForestEnsemble; cancers that came back are +1, and the 4 patients
-whose lymph nodes are unknown are left out, which leaves the 194 of the papers. ringnorm, twonorm,
-waveform: drawn here, by their definitions. numpy does not promise to draw the same numbers for
-ever; should it draw others, what was drawn is refused, and --from takes a copy.
+Forsyth 2016, "Diagnosing a disorder in a classification benchmark"). wpbc (Wisconsin prognostic
+breast cancer): from a commit of github.com/arthuradolfo/RandomForestEnsemble; cancers that came
+back are +1, and the 4 patients whose lymph nodes are unknown are left out, which leaves the 194 of
+the papers. ringnorm, twonorm, waveform: drawn here, by their definitions. numpy does not promise to
+draw the same numbers for ever; should it draw others, what was drawn is refused, and --from takes a
+copy.
 
 DIR holds NAME.csv.gz or NAME.csv, in a folder uci or not. What is verified is the SHA-256 of a raw
 file, and of what is in a table, so that it does not matter how it was compressed. For liver and
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _fetch import compressed, contents, found, from_url, holds, run, save, verified
+from _fetch import compressed, contents, existing_path, from_url, holds, run, save, verified
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -39,12 +39,13 @@ from omkl.exceptions import DataFileError
 DATASETS = (
     "https://raw.githubusercontent.com/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
 )
-SPLICE = "https://raw.githubusercontent.com/pauldhein/splice-junction-detector/715e34e0c271c2c000fdbd54279b91a8b7b801a4"
+GITHUB = "https://raw.githubusercontent.com"
+SPLICE = f"{GITHUB}/pauldhein/splice-junction-detector/715e34e0c271c2c000fdbd54279b91a8b7b801a4"
 BASE_CODES = {"A": "1", "C": "2", "G": "3", "T": "4"}
 LIVER = (
     "https://raw.githubusercontent.com/vilge/Liver_patient/7661ee3d846561e74a432d06fd5214ba36d9cac2"
 )
-WPBC = "https://raw.githubusercontent.com/arthuradolfo/RandomForestEnsemble/828fe7561c5ce240f2c5a7aec186f669c7a899b7"
+WPBC = f"{GITHUB}/arthuradolfo/RandomForestEnsemble/828fe7561c5ce240f2c5a7aec186f669c7a899b7"
 PIMA_FEATURES = ["preg", "plas", "pres", "skin", "insu", "mass", "pedi", "age"]
 LIVER_FEATURES = ["mcv", "alkphos", "sgpt", "sgot", "gammagt", "drinks"]
 NUCLEI = [
@@ -61,19 +62,23 @@ NUCLEI = [
 ]
 WPBC_FEATURES = [
     "time",
-    *(f"{what}_{of}" for of in ("mean", "se", "worst") for what in NUCLEI),
+    *(f"{name}_mean" for name in NUCLEI),
+    *(f"{name}_se" for name in NUCLEI),
+    *(f"{name}_worst" for name in NUCLEI),
     "size",
     "lymph_nodes",
 ]
-N_GENERATED, SEED = 5000, 20091
+N_GENERATED = 5000
+SEED = 20091
 
 
 def labelled_table(lines, features, signs):
-    """Table of lines of features and a label, which becomes a sign; the features stay as they are
-    written.
-    """
-    parts = (line.rpartition(",") for line in lines)
-    return _table(features, (f"{numbers},{signs[label]}" for numbers, _, label in parts))
+    """Table of lines of features, which stay as written, and a label, which becomes a sign."""
+    rows = []
+    for line in lines:
+        numbers, _, label = line.rpartition(",")
+        rows.append(f"{numbers},{signs[label]}")
+    return _table(features, rows)
 
 
 def headed_table(lines, features, signs):
@@ -82,25 +87,23 @@ def headed_table(lines, features, signs):
 
 
 def prognostic_table(lines, features, signs):
-    """Table of lines of a number, a label and features; one with a feature that is not known is
-    left out.
-    """
-    parts = (line.split(",", 2) for line in lines if "?" not in line)
-    return _table(features, (f"{numbers},{signs[label]}" for _, label, numbers in parts))
+    """Table of lines of a number, a label and features; lines without a feature are left out."""
+    rows = []
+    for line in lines:
+        if "?" not in line:
+            _, label, numbers = line.split(",", 2)
+            rows.append(f"{numbers},{signs[label]}")
+    return _table(features, rows)
 
 
 def splice_table(lines, features, signs):
-    """Table of lines of label, name and sequence, under a header; one with a base that is not known
-    is left out.
-    """
-    samples = ([field.strip() for field in line.split(",")] for line in lines[1:])
-    known = (
-        (label, sequence) for label, _, sequence in samples if set(sequence) <= BASE_CODES.keys()
-    )
-    return _table(
-        features,
-        (",".join([*map(BASE_CODES.get, bases), str(signs[label])]) for label, bases in known),
-    )
+    """Table of lines of label, name and sequence; lines with unknown bases are left out."""
+    rows = []
+    for line in lines[1:]:
+        label, _, sequence = map(str.strip, line.split(","))
+        if set(sequence) <= BASE_CODES.keys():
+            rows.append(",".join([*map(BASE_CODES.get, sequence), str(signs[label])]))
+    return _table(features, rows)
 
 
 def _table(features, lines):
@@ -185,21 +188,16 @@ def fetch(names, folder):
         raise DataFileError(f"There is no table of {', '.join(TABLES)} in {folder}.")
     for name in names:
         target = user_cache() / "uci" / f"{name}.csv.gz"
-        known = TABLES[name]
         if _is_right(target, name):
             print(f"{target} is there already.")
             continue
         blocks, source = _source(name, folder)
-        checked = (
-            _counted(blocks, name, source)
-            if isinstance(known, Counts)
-            else verified(blocks, known, source)
-        )
-        save(compressed(checked), target)
-        print(
-            f"Verified{' by its counts' if isinstance(known, Counts) else ''}, and saved to"
-            f" {target}."
-        )
+        if isinstance(TABLES[name], Counts):
+            save(compressed(_counted(blocks, name, source)), target)
+            print(f"Verified by its counts, and saved to {target}.")
+        else:
+            save(compressed(verified(blocks, TABLES[name], source)), target)
+            print(f"Verified, and saved to {target}.")
 
 
 def _is_right(target, name):
@@ -212,9 +210,7 @@ def _is_right(target, name):
 
 
 def _counted(blocks, name, source):
-    """The table in one block, or an error if features or counts are not what was expected of
-    ``source``.
-    """
+    """The table in one block, or an error if ``source`` has other features or counts."""
     table = b"".join(blocks)
     try:
         header, *lines = table.decode("ascii").splitlines()
@@ -237,7 +233,7 @@ def _counted(blocks, name, source):
 
 
 def _found(name, folder):
-    return found(f"{name}.csv", [Path(folder) / "uci", folder])
+    return existing_path(f"{name}.csv", [Path(folder) / "uci", folder])
 
 
 def _source(name, folder):
@@ -252,17 +248,17 @@ def _source(name, folder):
     if name in RAW:
         raw = RAW[name]
         blocks = from_url(raw.url)
-        lines = b"".join(verified(blocks, raw.sha256, raw.url) if raw.sha256 else blocks)
-        source = f"The table made of {raw.url}"
+        if raw.sha256:
+            blocks = verified(blocks, raw.sha256, raw.url)
+        content = b"".join(blocks)
         try:
-            return [
-                raw.convert(lines.decode("ascii").splitlines(), raw.features, raw.signs)
-            ], source
+            lines = content.decode("ascii").splitlines()
+            converted = raw.convert(lines, raw.features, raw.signs)
         except (KeyError, ValueError):  # only where no checksum tells
             raise DataFileError(f"{raw.url} is not the file that was expected.") from None
-    return [
-        generated_table(name)
-    ], f"{name} as numpy {np.__version__} draws it (--from takes a copy)"
+        return [converted], f"The table made of {raw.url}"
+    source = f"{name} as numpy {np.__version__} draws it (--from takes a copy)"
+    return [generated_table(name)], source
 
 
 def generated_table(name):
@@ -278,17 +274,18 @@ def generated_table(name):
 
 
 def _draw():
-    """Samples, and whether each is of the positive class, of the three sets: one after the other
-    from one generator.
+    """Samples, and whether each is of the positive class, of the three sets from one generator.
 
     ringnorm and twonorm are those of Breiman (1996), "Bias, variance, and arcing classifiers";
     waveform that of Breiman, Friedman, Olshen and Stone (1984), "Classification and regression
     trees", its first class the positive one.
     """
     rng = np.random.default_rng(SEED)
-    n, shift = N_GENERATED, 2 / np.sqrt(20)
+    n = N_GENERATED
+    shift = 2 / np.sqrt(20)
     ring = rng.random(n) < 0.5
-    wide, narrow = 2 * rng.standard_normal((n, 20)), shift + rng.standard_normal((n, 20))
+    wide = 2 * rng.standard_normal((n, 20))
+    narrow = shift + rng.standard_normal((n, 20))
     two = rng.random(n) < 0.5
     shifted = np.where(two, shift, -shift)[:, None] + rng.standard_normal((n, 20))
     kind = rng.integers(3, size=n)

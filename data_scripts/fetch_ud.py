@@ -1,8 +1,8 @@
 """Fetch treebanks into the user's cache, and verify them.
 
-    python data_scripts/fetch_ud.py                          those that have a public home, from
-    there python data_scripts/fetch_ud.py --from DIR               all that are in a folder that you
-    have python data_scripts/fetch_ud.py --only UD_English-EWT    this one; --only can be repeated
+    python data_scripts/fetch_ud.py                        those that have a public home, from there
+    python data_scripts/fetch_ud.py --from DIR             all that are in a folder that you have
+    python data_scripts/fetch_ud.py --only UD_English-EWT  this one; --only can be repeated
 
 UD_English-EWT: a commit of May 2025 of github.com/UniversalDependencies/UD_English-EWT (CC BY-SA
 4.0). IcePaHC: the texts of a commit of November 2025 of
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from _fetch import compressed, contents, found, from_url, holds, run, save, shown, verified
+from _fetch import compressed, contents, existing_path, from_url, holds, run, save, shown, verified
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -34,15 +34,14 @@ ICEPAHC_TEXTS = {
         1150.homiliubok.rel-ser 1210.thorlakur.rel-sag 1250.sturlunga.nar-sag
         1260.jomsvikingar.nar-sag 1270.gragas.law-law 1275.morkin.nar-his 1300.alexander.nar-sag
         1310.grettir.nar-sag 1325.arni.nar-sag 1350.finnbogi.nar-sag 1400.gunnar.nar-sag
-        1400.viglundur.nar-sag 1450.ectorssaga.nar-sag 1450.judit.rel-bib
-        1450.vilhjalmur.nar-sag 1480.jarlmann.nar-sag 1525.erasmus.nar-sag 1540.ntjohn.rel-bib
-        1593.eintal.rel-oth 1611.okur.rel-oth 1650.illugi.nar-sag 1659.pislarsaga.bio-aut
-        1661.indiafari.bio-tra 1675.armann.nar-fic 1675.magnus.bio-oth 1675.modars.nar-fic
-        1680.skalholt.nar-rel 1725.biskupasogur.nar-rel 1790.fimmbraedra.nar-sag
-        1791.jonsteingrims.bio-aut 1830.hellismenn.nar-sag 1835.jonasedli.sci-nat
-        1859.hugvekjur.rel-ser 1861.orrusta.nar-fic 1882.torfhildur.nar-fic
-        1888.vordraumur.nar-fic 1907.leysing.nar-fic 1908.ofurefli.nar-fic 1985.margsaga.nar-fic
-        1985.sagan.nar-fic 2008.mamma.nar-fic
+        1400.viglundur.nar-sag 1450.ectorssaga.nar-sag 1450.judit.rel-bib 1450.vilhjalmur.nar-sag
+        1480.jarlmann.nar-sag 1525.erasmus.nar-sag 1540.ntjohn.rel-bib 1593.eintal.rel-oth
+        1611.okur.rel-oth 1650.illugi.nar-sag 1659.pislarsaga.bio-aut 1661.indiafari.bio-tra
+        1675.armann.nar-fic 1675.magnus.bio-oth 1675.modars.nar-fic 1680.skalholt.nar-rel
+        1725.biskupasogur.nar-rel 1790.fimmbraedra.nar-sag 1791.jonsteingrims.bio-aut
+        1830.hellismenn.nar-sag 1835.jonasedli.sci-nat 1859.hugvekjur.rel-ser 1861.orrusta.nar-fic
+        1882.torfhildur.nar-fic 1888.vordraumur.nar-fic 1907.leysing.nar-fic 1908.ofurefli.nar-fic
+        1985.margsaga.nar-fic 1985.sagan.nar-fic 2008.mamma.nar-fic
     """,
     "dev": """
         1250.thetubrot.nar-sag 1350.bandamennM.nar-sag 1475.aevintyri.nar-rel
@@ -116,9 +115,7 @@ TREEBANKS = {
 
 
 def fetch(names, folder):
-    """Put treebanks into the cache; without names all that ``folder``, or without it the public
-    homes, have.
-    """
+    """Put treebanks into the cache; without names all of ``folder``, or of the public homes."""
     names = names or [name for name in TREEBANKS if _offers(name, folder)]
     if not names:
         raise DataFileError(f"There is no file of {', '.join(TREEBANKS)} in {folder}.")
@@ -129,26 +126,22 @@ def fetch(names, folder):
                 print(f"{target} is there already.")
                 continue
             blocks, source = _source(name, file, folder)
-            save(
-                compressed(verified(shown(blocks, file.name, file.size), file.sha256, source)),
-                target,
-            )
+            blocks = shown(blocks, file.name, file.size)
+            save(compressed(verified(blocks, file.sha256, source)), target)
             print(f"Verified, and saved to {target}.")
 
 
 def _offers(name, folder):
     files = TREEBANKS[name]
-    return (
-        any(_found(name, file, folder) for file in files)
-        if folder
-        else all(file.urls for file in files)
-    )
+    if folder:
+        return any(_path_in(folder, name, file) for file in files)
+    return all(file.urls for file in files)
 
 
 def _source(name, file, folder):
     """Return the bytes of a file in blocks, and the name of their origin."""
     if folder is not None:
-        path = _found(name, file, folder)
+        path = _path_in(folder, name, file)
         if path is None:
             raise DataFileError(
                 f"There is no {file.name}, nor {file.name}.gz, in {folder} or its folder {name}."
@@ -163,8 +156,8 @@ def _source(name, file, folder):
     return _joined(file.urls), f"{file.name}, joined of {len(file.urls)} texts,"
 
 
-def _found(name, file, folder):
-    return found(file.name, [Path(folder) / below for below in (name, f"ud/{name}", ".")])
+def _path_in(folder, name, file):
+    return existing_path(file.name, [Path(folder) / below for below in (name, f"ud/{name}", ".")])
 
 
 def _joined(urls):

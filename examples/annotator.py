@@ -2,8 +2,8 @@
 Train an annotator with one call, and compare with UDPipe trained on the same file
 ==================================================================================
 
-    python examples/annotator.py                                   Vietnamese and Danish below
-    OMKL_DATA: minutes python examples/annotator.py --treebanks english --no-udpipe
+    python examples/annotator.py  Vietnamese and Danish below OMKL_DATA: minutes
+    python examples/annotator.py --treebanks english --no-udpipe
     python examples/annotator.py --train TRAIN.conllu --test TEST.conllu
 
 Both learn from the same sentences, with their defaults, without word vectors or anything else from
@@ -79,7 +79,8 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
         Trainer,
     )
 
-    sentences, error = Sentences(), ProcessingError()
+    sentences = Sentences()
+    error = ProcessingError()
     reader = InputFormat.newConlluInputFormat()
     reader.setText(train.read_text(encoding="utf-8"))
     sentence = Sentence()
@@ -101,7 +102,8 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
     training = time.perf_counter() - started
     file = train.with_name("udpipe.model")
     file.write_bytes(model)
-    loaded, written = Model.load(str(file)), {}
+    loaded = Model.load(str(file))
+    written = {}
     for name, tagging in (("gold tags", Pipeline.NONE), ("words", Pipeline.DEFAULT)):
         started = time.perf_counter()
         pipeline = Pipeline(loaded, "conllu", tagging, Pipeline.DEFAULT, "conllu")
@@ -112,16 +114,14 @@ def with_udpipe(train: Path, test: Path) -> tuple[dict[str, Path], float, float]
     return written, training, seconds
 
 
-def rows_of(title: str, name: str, found: dict, seconds: float, speed: float) -> dict:
+def row_of(title: str, name: str, scores: dict, seconds: float, speed: float) -> dict:
     """Return one row of the table, with scores in percent."""
-    scores = {key: "" if found[key] is None else round(100 * found[key], 1) for key in SCORES}
-    return {
-        "treebank": title,
-        "program": name,
-        **scores,
-        "training s": round(seconds),
-        "words/s": round(speed),
-    }
+    row: dict = {"treebank": title, "program": name}
+    for key in SCORES:
+        row[key] = ""
+        if scores[key] is not None:
+            row[key] = round(100 * scores[key], 1)
+    return row | {"training s": round(seconds), "words/s": round(speed)}
 
 
 def compare(title: str, train, test, arguments) -> list[dict]:
@@ -133,17 +133,19 @@ def compare(title: str, train, test, arguments) -> list[dict]:
     seconds = time.perf_counter() - started
     annotator.annotate(test[:1])  # compiles
     started = time.perf_counter()
-    found = annotator.annotate(test)
+    annotated = annotator.annotate(test)
     speed = test.n_words / (time.perf_counter() - started)
-    rows.append(rows_of(title, "omkl, words", evaluate_treebanks(test, found), seconds, speed))
+    scores = evaluate_treebanks(test, annotated)
+    rows.append(row_of(title, "omkl, words", scores, seconds, speed))
     parser = omkl.DependencyParser(random_state=arguments.seed)
     started = time.perf_counter()
     parser.fit(train)
     seconds = time.perf_counter() - started
     started = time.perf_counter()
-    found = parser.parse(test)
+    parsed = parser.parse(test)
     speed = test.n_words / (time.perf_counter() - started)
-    rows.append(rows_of(title, "omkl, gold tags", evaluate_treebanks(test, found), seconds, speed))
+    scores = evaluate_treebanks(test, parsed)
+    rows.append(row_of(title, "omkl, gold tags", scores, seconds, speed))
     if arguments.udpipe:
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder) / name for name in ("train.conllu", "test.conllu")]
@@ -152,7 +154,7 @@ def compare(title: str, train, test, arguments) -> list[dict]:
             written, seconds, took = with_udpipe(*paths)
             for name, path in written.items():
                 scores = evaluate_treebanks(test, read_treebank(path, trees="given"))
-                rows.append(rows_of(title, f"UDPipe, {name}", scores, seconds, test.n_words / took))
+                rows.append(row_of(title, f"UDPipe, {name}", scores, seconds, test.n_words / took))
     return rows
 
 
@@ -172,24 +174,20 @@ def main() -> None:
     parser.add_argument("-o", "--output", default=".", help="directory for annotator.csv")
     arguments = parser.parse_args()
     prepare_output(Path(arguments.output) / "annotator.csv")
-    files = (
-        {"own": (arguments.train, arguments.test)}
-        if arguments.train
-        else {
-            name: [data_home() / path for path in TREEBANKS[name]] for name in arguments.treebanks
-        }
-    )
+    files = {}
+    if arguments.train:
+        files["own"] = [arguments.train, arguments.test]
+    else:
+        for name in arguments.treebanks:
+            files[name] = [data_home() / path for path in TREEBANKS[name]]
     rows: list[dict] = []
     for title, paths in files.items():
         train, test = (read_treebank(path) for path in paths)
-        rows += compare(title, train[: arguments.sentences], test, arguments)
-        for row in rows[-4 if arguments.udpipe else -2 :]:
-            print(
-                *(
-                    f"{key} {value};" if key not in ("treebank", "program") else value
-                    for key, value in row.items()
-                )
-            )
+        rows_of_treebank = compare(title, train[: arguments.sentences], test, arguments)
+        for row in rows_of_treebank:
+            treebank, program, *_ = row.values()
+            print(treebank, program, *(f"{key} {value};" for key, value in list(row.items())[2:]))
+        rows += rows_of_treebank
     with open(Path(arguments.output) / "annotator.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

@@ -44,7 +44,7 @@ METHODS = {
 
 
 def standardized_split(data, train_size, seed):
-    """Split a UCI data set at random; every feature has mean 0 and variance 1 on the training part."""
+    """Split a UCI data set at random, and standardize features by the training part."""
     X, X_test, y, y_test = train_test_split(
         *read_uci(data), train_size=train_size, random_state=seed
     )
@@ -56,8 +56,8 @@ def problem_for(name, kernels, y, C, optimum=None):
     """Build the problem that a method solves.
 
     Methods that keep kernel weights in the simplex have a regularizer of their own, ``(1/2) (sum_m
-    ||f_m||)^2``; at ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C, both have the same solution
-    (Eq. 6 of the paper, whose C weighs the regularizer).
+    ||f_m||)^2``; at ``Ct = C sum_m ||f_m*||``, with the norms of the block 1-norm's optimum at C,
+    both have the same solution (Eq. 6 of the paper, whose C weighs the regularizer).
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ def problem_for(name, kernels, y, C, optimum=None):
     """
     method = METHODS[name]
     if isinstance(method.regularizer, SquaredL21):
-        optimum = block_one_optimum(kernels, y, C) if optimum is None else optimum
+        if optimum is None:
+            optimum = block_one_optimum(kernels, y, C)
         C *= max(optimum.norms.sum(), 1e-12)
     return Problem(kernels, y, method.loss, method.regularizer, C)
 
@@ -108,20 +109,25 @@ def run(name, problem, tol=1e-2, limit=np.inf):
     trace : list of dict
         The solver's history, with ``cpu`` in each record.
     """
-    trace, started = [], time.process_time()
+    trace = []
+    started = time.process_time()
 
     def watch(record):
         trace.append({**record, "cpu": time.process_time() - started})
         return trace[-1]["cpu"] > limit
 
     solution = METHODS[name].solver.solve(problem, tol, on_iteration=watch)
-    cpu, last = time.process_time() - started, trace[-1]
+    cpu = time.process_time() - started
+    last = trace[-1]
     if isinstance(METHODS[name].solver, OneStep):
         iterations = 1
     elif isinstance(METHODS[name].solver, Spicy):
         iterations = last["proximal_steps"] + 1  # the last one is not taken to its end
     else:
         iterations = solution.n_iter
+    end = ""
+    if not solution.converged:
+        end = "*" if last["cpu"] > limit else "+"
     row = {
         "cpu": cpu,
         "gap": float(solution.certificate.gap),
@@ -129,14 +135,15 @@ def run(name, problem, tol=1e-2, limit=np.inf):
         "iterations": iterations,
         "svms": last.get("svm_evaluations"),
         "full_passes": last.get("full_passes"),
-        "end": "" if solution.converged else "*" if last["cpu"] > limit else "+",
+        "end": end,
     }
     return solution, row, trace
 
 
 def seconds_of_a_pass(kernels):
     """Measure the CPU time of one pass over all kernels, the best of five."""
-    vector, seconds = np.ones(kernels.n_samples), []
+    vector = np.ones(kernels.n_samples)
+    seconds = []
     for _ in range(5):
         started = time.process_time()
         kernels.quadratics(vector)

@@ -2,10 +2,9 @@
 Which regularizer for kernels on single columns? Accuracy on twelve tables
 ==========================================================================
 
-    python examples/column_kernels.py                              all tables, two hours
+    python examples/column_kernels.py  all tables, two hours
     python examples/column_kernels.py --tables sonar pima --splits 8 --json columns.json
-    python examples/column_kernels.py --plain --tables pima breast_cancer --methods elastic-net
-    pyGAM EBM
+    python examples/column_kernels.py --plain --tables pima --methods elastic-net pyGAM EBM
 
 ``MKLClassifierCV`` and ``MKLRegressorCV`` learn one Gaussian kernel for each column from 80% of a
 table, at most 300 rows, with each regularizer, and are compared on the other rows with a support
@@ -51,45 +50,53 @@ REGULARIZERS = {
     "mkl, helpful": {"regularizer": "mkl", "weighting": "out-of-sample"},
 }
 PEERS = {"pyGAM": "pygam", "EBM": "interpret-core"}
-CS, GAMMAS = np.geomspace(0.1, 1000, 9), np.geomspace(0.01, 3, 6)
+CS = np.geomspace(0.1, 1000, 9)
+GAMMAS = np.geomspace(0.01, 3, 6)
 
 
 def read(name):
     if name in NUMBERS:
         return NUMBERS[name]()
-    return read_uci(name) if name in UCI else getattr(datasets, f"load_{name}")(return_X_y=True)
+    if name in UCI:
+        return read_uci(name)
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
 def learner(method, kernel, X, is_number):
     """Return a function that returns a model trained on given X and y."""
     if method == "SVM":
-        machine = Pipeline([("scale", StandardScaler()), ("svm", SVR() if is_number else SVC())])
+        svm = SVR() if is_number else SVC()
+        machine = Pipeline([("scale", StandardScaler()), ("svm", svm)])
         return GridSearchCV(machine, {"svm__C": CS, "svm__gamma": GAMMAS / X.shape[1]}, cv=5).fit
     if method in PEERS:
         try:
             if method == "EBM":
                 from interpret import glassbox
 
-                own = (
-                    glassbox.ExplainableBoostingRegressor
-                    if is_number
-                    else glassbox.ExplainableBoostingClassifier
-                )
-                return own(n_jobs=1).fit
+                if is_number:
+                    return glassbox.ExplainableBoostingRegressor(n_jobs=1).fit
+                return glassbox.ExplainableBoostingClassifier(n_jobs=1).fit
             import pygam
         except ImportError:
             raise MissingDependencyError(
                 f"{method} needs another package: pip install {PEERS[method]}."
             ) from None
-        return (pygam.LinearGAM if is_number else pygam.LogisticGAM)().fit
-    form = MKLRegressorCV if is_number else MKLClassifierCV
-    return form(None if kernel == "default" else per_column(kernel, X), **REGULARIZERS[method]).fit
+        if is_number:
+            return pygam.LinearGAM().fit
+        return pygam.LogisticGAM().fit
+    kernels = None
+    if kernel != "default":
+        kernels = per_column(kernel, X)
+    estimator = MKLRegressorCV if is_number else MKLClassifierCV
+    return estimator(kernels, **REGULARIZERS[method]).fit
 
 
 def score(name, seed, noise, method, kernel):
     """Return the accuracy, or R^2, on one split, in percent, and the seconds of CPU of training."""
-    (X, y), is_number = read(name), name in NUMBERS
-    y = y if is_number else np.unique(y, return_inverse=True)[1]
+    X, y = read(name)
+    is_number = name in NUMBERS
+    if not is_number:
+        _, y = np.unique(y, return_inverse=True)
     if noise:
         X = np.hstack([X, np.random.default_rng(seed).normal(size=X.shape)])
     n = min(int(0.8 * len(y)), 300)
@@ -97,7 +104,10 @@ def score(name, seed, noise, method, kernel):
         X, y, train_size=n, test_size=min(len(y) - n, 1000), random_state=seed
     )
     if is_number:
-        y, z = y / y.std(), z / y.std()  # C of a support vector machine is in the unit of y
+        # C of a support vector machine is in the unit of y
+        unit = y.std()
+        y = y / unit
+        z = z / unit
     started = time.process_time()
     model = learner(method, kernel, X, is_number)(X, y)
     seconds = time.process_time() - started
@@ -122,16 +132,19 @@ def main():
     prepare_output(options.json)
     warnings.simplefilter("ignore")
     score("wine", 0, False, "elastic-net", "gaussian")  # compiles functions
-    rows, cells = [], []
-    for noise in (False,) if options.plain else (False, True):
+    rows = []
+    cells = []
+    noises = [False] if options.plain else [False, True]
+    for noise in noises:
         for name in options.tables:
             cells.append([name + " + noise" * noise])
             for method in options.methods:
-                found = [
-                    score(name, seed, noise, method, options.kernel)
-                    for seed in range(options.splits)
-                ]
-                scores, seconds = map(list, zip(*found))
+                scores = []
+                seconds = []
+                for seed in range(options.splits):
+                    accuracy, duration = score(name, seed, noise, method, options.kernel)
+                    scores.append(accuracy)
+                    seconds.append(duration)
                 rows.append(
                     {
                         "table": name,

@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 
 from omkl._components import resolve
 from omkl.batch import DesignProblem, DesignSolver, LinearModel, as_design, certify
@@ -40,10 +41,14 @@ def design_and_signal(m, n, condition, dtype, rng):
         root = (np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1)).astype(dtype)
     for start in range(0, n, BLOCK):
         block = rng.standard_normal((m, min(BLOCK, n - start)), dtype=dtype)
-        A[:, start : start + BLOCK] = block if condition == "well" else root @ block
+        if condition == "badly":
+            block = root @ block
+        A[:, start : start + BLOCK] = block
     chosen = rng.choice(n, max(1, m // 25), replace=False)
     signal = A[:, chosen].astype(np.float64) @ rng.normal(size=len(chosen))
-    noise = 1.0 if condition == "well" else 0.1 * signal.std()
+    noise = 1.0
+    if condition == "badly":
+        noise = 0.1 * signal.std()
     return A, signal + noise * rng.normal(size=m)
 
 
@@ -58,15 +63,11 @@ def time_of_ours(name, problem, gap, limit):
 
 
 def time_of_peer(name, problem, gap, limit):
-    """Return the same for a peer at the loosest tolerance that reaches the gap, or None if it is
-    not installed.
-    """
-    A, y, alpha, C = (
-        problem.design.matrix,
-        problem.y,
-        problem.alpha,
-        1 / (problem.alpha * len(problem.y)),
-    )
+    """Return the same for a peer at the loosest tolerance that reaches the gap, if it is there."""
+    A = problem.design.matrix
+    y = problem.y
+    alpha = problem.alpha
+    C = 1 / (problem.alpha * len(problem.y))
     try:
         package = import_module({"scikit-learn": "sklearn.linear_model"}.get(name, name))
     except ImportError:
@@ -79,14 +80,17 @@ def time_of_peer(name, problem, gap, limit):
         estimator = package.LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear")
     else:
         estimator = package.LogisticRegression(C=C)
-    estimator.set_params(fit_intercept=False)
+
+    def untrained(tol):
+        return clone(estimator).set_params(fit_intercept=False, tol=tol)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # compiles what a peer compiles
-        estimator.set_params(tol=1e-8).fit(np.asfortranarray(A[:, :200]), y)
+        untrained(1e-8).fit(np.asfortranarray(A[:, :200]), y)
         for tol in TOLERANCES:
             started = time.process_time()
-            model = estimator.set_params(tol=tol).fit(A, y)
+            model = untrained(tol).fit(A, y)
             seconds = time.process_time() - started
             w = np.ravel(model.coef_)
             reached = certify(problem, LinearModel(np.flatnonzero(w), w[w != 0])).gap <= gap
@@ -101,14 +105,17 @@ def compare(setting, m, n, condition, arguments):
         m, n, condition, arguments.dtype, np.random.default_rng(arguments.random_state)
     )
     for loss in (Squared(), Logistic()):
-        target = np.sign(signal) if loss.classifies else signal
-        whole = DesignProblem(as_design(A), target, loss, L21(), 1.0, intercept=False)
-        problem = whole.at(arguments.share * whole.largest_alpha())
+        target = signal
+        if loss.classifies:
+            target = np.sign(signal)
+        problem = DesignProblem(as_design(A), target, loss, L21(), 1.0, intercept=False)
+        problem = problem.at(arguments.share * problem.largest_alpha())
         for method in arguments.methods:
-            timed = time_of_ours if method in ("dal", "ist", "sparsa") else time_of_peer
-            found = timed(method, problem, arguments.gap, arguments.limit)
-            if found is not None:
-                seconds, reached, n_iter = found
+            is_ours = method in ("dal", "ist", "sparsa")
+            measure = time_of_ours if is_ours else time_of_peer
+            measured = measure(method, problem, arguments.gap, arguments.limit)
+            if measured is not None:
+                seconds, reached, n_iter = measured
                 yield {
                     "setting": setting,
                     "condition": condition,
@@ -197,17 +204,17 @@ def main():
         f"\nCPU seconds to a relative duality gap of {arguments.gap:g} ('> ' where the time limit"
         " came first)"
     )
-    found = {
-        (r["loss"], r["condition"], r["setting"], r["m"], r["n"], r["method"]): r for r in rows
-    }
-    methods = list(dict.fromkeys(r["method"] for r in rows))
+    times = {}
+    for row in rows:
+        name = f"{row['loss']}, {row['condition']} conditioned, {row['setting']}"
+        seconds = f"{row['seconds']:.3f}"
+        if not row["reached"]:
+            seconds = f"> {seconds}"
+        times.setdefault((name, row["m"], row["n"]), {})[row["method"]] = seconds
+    methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = []
-    for key in dict.fromkeys(key[:-1] for key in found):
-        times = [found.get((*key, method)) for method in methods]
-        shown = [
-            "" if r is None else f"{'' if r['reached'] else '> '}{r['seconds']:.3f}" for r in times
-        ]
-        cells.append((f"{key[0]}, {key[1]} conditioned, {key[2]}", key[3], key[4], *shown))
+    for problem, by_method in times.items():
+        cells.append((*problem, *(by_method.get(method, "") for method in methods)))
     print("\n".join(table(cells, ("problem", "m", "n", *methods))))
 
     folder = Path(arguments.output)

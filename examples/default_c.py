@@ -47,7 +47,8 @@ def examples_of(name, seed):
         )
     if name == "OCR":
         data = read_ocr()
-        (X, y), test = data.of_folds(seed), data.of_folds((seed + 5) % 10)
+        X, y = data.of_folds(seed)
+        test = data.of_folds((seed + 5) % 10)
         chosen = rng.permutation(len(X))[:300]
         return (
             SequenceLabeler(KERNELS, epochs=20),
@@ -57,7 +58,8 @@ def examples_of(name, seed):
     X, y = read_uci(name)
     chosen = rng.permutation(len(X))
     n = min(len(X) // 2, 400)
-    train, test = chosen[:n], chosen[n : n + 800]
+    train = chosen[:n]
+    test = chosen[n : n + 800]
     scaler = StandardScaler().fit(X[train])
     return (
         OnlineMKLClassifier(),
@@ -90,19 +92,18 @@ def main():
                     ]
                 )
                 rows.append({"set": name, "loss": loss, "C": C, "accuracy": float(accuracy)})
-    found = {(row["set"], row["loss"], row["C"]): row["accuracy"] for row in rows}
-    parts = {name: [name] for name in options.sets}
-    parts["mean of labelers"] = [name for name in options.sets if name not in TABLES]
-    parts["mean of tables"] = [name for name in options.sets if name in TABLES]
-    cells = [
-        (
-            f"{part}, {loss}",
-            *(f"{np.mean([found[name, loss, C] for name in names]):.2f}" for C in CS),
-        )
-        for loss in LOSSES
-        for part, names in parts.items()
-        if names
-    ]
+    accuracies = {(row["set"], row["loss"], row["C"]): row["accuracy"] for row in rows}
+    groups = {name: [name] for name in options.sets}
+    groups["mean of labelers"] = [name for name in options.sets if name not in TABLES]
+    groups["mean of tables"] = [name for name in options.sets if name in TABLES]
+    cells = []
+    for loss in LOSSES:
+        for group, names in groups.items():
+            if names:
+                cells.append([f"{group}, {loss}"])
+                for C in CS:
+                    mean = np.mean([accuracies[name, loss, C] for name in names])
+                    cells[-1].append(f"{mean:.2f}")
     print("\n".join(table(cells, ("accuracy, %", *(f"C = {C:g}" for C in CS)))))
     write_json(options.json, {"rows": rows})
 

@@ -2,9 +2,8 @@
 Duality gap and number of active kernels against time, for each solver
 ======================================================================
 
-    python examples/duality_gap.py                          sonar, C = 20, to a gap of 1e-4: about
-    one minute python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic
-    level silp
+    python examples/duality_gap.py  sonar, C = 20, to a gap of 1e-4: about one minute
+    python examples/duality_gap.py --data ionosphere --limit 120 --methods spicy-logistic level silp
 
 After Figure 4 of Suzuki and Tomioka (2011), on the kernels of its section 6.1: 27 of unit trace on
 each variable and on all of them. The gap is relative, and over all kernels. SpicyMKL's iterations
@@ -29,8 +28,10 @@ GAPS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 def seconds_to(trace, gap):
     """Return the CPU time after which the gap stays below a level, or a dash."""
     late = [i for i, record in enumerate(trace) if not record["gap"] <= gap]
-    after = late[-1] + 1 if late else 0
-    return f"{trace[after]['cpu']:.2f}" if after < len(trace) else "-"
+    after = [-1, *late][-1] + 1
+    if after == len(trace):
+        return "-"
+    return f"{trace[after]['cpu']:.2f}"
 
 
 def main():
@@ -60,7 +61,8 @@ def main():
         f" {arguments.C:g}"
     )
     warm_up(arguments.methods)
-    traces, cells = {}, []
+    traces = {}
+    cells = []
     for name in arguments.methods:
         problem = problem_for(name, kernels, y.astype(float), arguments.C)
         _, row, traces[name] = run(name, problem, arguments.tol, arguments.limit)
@@ -88,19 +90,21 @@ def main():
         arguments.output / "duality_gap.json",
         {"data": arguments.data, "C": arguments.C, "traces": traces},
     )
-    panels = [
-        {
-            "curves": {
-                name: ([r["cpu"] for r in trace], [r[key] for r in trace])
-                for name, trace in traces.items()
-            },
-            "title": f"{arguments.data}, C = {arguments.C:g}",
-            "xlabel": "CPU time, s",
-            "ylabel": label,
-            "log": "xy",
-        }
-        for key, label in (("gap", "relative duality gap"), ("active", "active kernels"))
-    ]
+    panels = []
+    for key, label in (("gap", "relative duality gap"), ("active", "active kernels")):
+        curves = {}
+        for name, trace in traces.items():
+            seconds = [record["cpu"] for record in trace]
+            curves[name] = (seconds, [record[key] for record in trace])
+        panels.append(
+            {
+                "curves": curves,
+                "title": f"{arguments.data}, C = {arguments.C:g}",
+                "xlabel": "CPU time, s",
+                "ylabel": label,
+                "log": "xy",
+            }
+        )
     try:
         plot_panels([panels], arguments.output / "duality_gap.png")
     except MissingDependencyError as error:

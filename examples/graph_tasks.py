@@ -69,57 +69,59 @@ def joined(arrays):
 
 def attributes(sentence):
     """Values of the attributes of each word, such as ``Number=Sing``: (words, attributes)."""
-    rows = [
-        dict(pair.split("=") for pair in feats.split("|") if "=" in pair)
-        for feats in sentence.feats
-    ]
-    rows = [{**row, "UPOS": tag} for row, tag in zip(rows, sentence.upos)]
-    return np.array([[f"{name}={row.get(name, 'none')}" for name in ATTRIBUTES] for row in rows])
+    rows = []
+    for feats, tag in zip(sentence.feats, sentence.upos):
+        values = dict(pair.split("=") for pair in feats.split("|") if "=" in pair)
+        values["UPOS"] = tag
+        rows.append([f"{name}={values.get(name, 'none')}" for name in ATTRIBUTES])
+    return np.array(rows)
 
 
 def factorial(sentence):
     """Make a graph of attributes of words; each attribute has features of its own."""
-    nodes = [
-        {key: f"{name}:{value}" for key, value in {"bias": True, **features}.items()}
-        for features in token_features(sentence.forms)
-        for name in ATTRIBUTES
-    ]
+    nodes = []
+    for features in token_features(sentence.forms):
+        features = {"bias": True, **features}
+        for name in ATTRIBUTES:
+            nodes.append({key: f"{name}:{value}" for key, value in features.items()})
     index = np.arange(len(nodes)).reshape(-1, len(ATTRIBUTES))
-    edges = [pair for words in pairwise(index) for pair in zip(*words)]
-    edges += [pair for word in index for pair in combinations(word, 2)]
-    kinds = ATTRIBUTES * (len(index) - 1) + [
-        " ".join(pair) for pair in combinations(ATTRIBUTES, 2)
-    ] * len(index)
+    edges = []
+    for word, following in pairwise(index):
+        edges += zip(word, following)
+    kinds = ATTRIBUTES * (len(index) - 1)
+    pairs = [" ".join(pair) for pair in combinations(ATTRIBUTES, 2)]
+    for word in index:
+        edges += combinations(word, 2)
+        kinds += pairs
     return Graph(nodes, edges, [{"kind": kind} for kind in kinds], directed=True)
 
 
 def words(options, seed):
     """Compare a chain for each attribute, a chain of combined labels, and a factorial graph."""
     train, test = (list(read_treebank(data_home() / name)[: options.sentences]) for name in DANISH)
-    y, gold = [attributes(sentence) for sentence in train], joined(map(attributes, test))
+    y = [attributes(sentence) for sentence in train]
+    gold = joined(map(attributes, test))
 
     def chain(labels):
         model = SequenceLabeler(loss="hinge", epochs=options.epochs, random_state=seed)
         model, seconds = fitted(model, [sentence.forms for sentence in train], labels)
         return joined(model.predict([sentence.forms for sentence in test])), seconds
 
-    found, seconds = zip(*(chain([values[:, k] for values in y]) for k in range(len(ATTRIBUTES))))
-    right = np.stack(found, axis=1) == gold
+    columns = [[values[:, k] for values in y] for k in range(len(ATTRIBUTES))]
+    predicted, seconds = zip(*map(chain, columns))
+    right = np.stack(predicted, axis=1) == gold
     yield "a chain for each attribute", len(train), right, right.all(axis=1), sum(seconds)
-    found, seconds = chain([["|".join(word) for word in values] for values in y])
-    right = np.array([label.split("|") for label in found]) == gold
+    predicted, seconds = chain([list(map("|".join, values)) for values in y])
+    right = np.array([label.split("|") for label in predicted]) == gold
     yield "a chain of combined labels", len(train), right, right.all(axis=1), seconds
     # edges of different kinds have no pairs of labels in common
     graph = GraphLabeler(
         transitions=None, sweeps=options.sweeps, epochs=options.epochs, random_state=seed
     )
-    graph, seconds = fitted(
-        graph, [factorial(sentence) for sentence in train], [values.ravel() for values in y]
-    )
-    right = (
-        joined(graph.predict([factorial(sentence) for sentence in test])).reshape(gold.shape)
-        == gold
-    )
+    labels = [values.ravel() for values in y]
+    graph, seconds = fitted(graph, list(map(factorial, train)), labels)
+    predicted = joined(graph.predict(list(map(factorial, test))))
+    right = predicted.reshape(gold.shape) == gold
     yield "factorial graph", len(train), right, right.all(axis=1), seconds
 
 
@@ -128,16 +130,27 @@ def words(options, seed):
 
 def documents_of(name, n):
     """Read about n documents, lists of sentences, from all parts of a treebank."""
-    treebank, found = read_treebank(data_home() / name), []
-    starts = [b"# newdoc" in treebank.text[a:b] for a, b in pairwise(treebank.text_offsets)]
-    for sentence, is_first in zip(treebank, starts):
-        found += [[]] if is_first else []
-        found[-1].append(sentence)
-    return found[:: max(1, len(found) // n)]
+    treebank = read_treebank(data_home() / name)
+    documents = []
+    for sentence, (start, stop) in zip(treebank, pairwise(treebank.text_offsets)):
+        if b"# newdoc" in treebank.text[start:stop]:
+            documents.append([])
+        documents[-1].append(sentence)
+    return documents[:: max(1, len(documents) // n)]
 
 
 def lowered(document):
-    return [form.lower() for sentence in document for form in sentence.forms]
+    forms = []
+    for sentence in document:
+        forms += [form.lower() for form in sentence.forms]
+    return forms
+
+
+def tags_of(document):
+    tags = []
+    for sentence in document:
+        tags += sentence.upos
+    return tags
 
 
 def skip_chain(document, skips):
@@ -145,32 +158,31 @@ def skip_chain(document, skips):
     ends = np.cumsum([len(sentence) for sentence in document]).tolist()
     kinds = {(i - 1, i): "next" for i in range(1, ends[-1]) if i not in ends}
     last = {}
-    for i, word in enumerate(lowered(document) if skips else []):
-        if len(word) >= SHORTEST:
+    for i, word in enumerate(lowered(document)):
+        if skips and len(word) >= SHORTEST:
             if word in last:
                 kinds.setdefault((last[word], i), "same word")
             last[word] = i
-    nodes = [features for sentence in document for features in token_features(sentence.forms)]
+    nodes = []
+    for sentence in document:
+        nodes += token_features(sentence.forms)
     return Graph(nodes, list(kinds), [{"kind": kind} for kind in kinds.values()], directed=True)
 
 
 def documents(options, seed):
     """Compare documents without and with edges between equal words."""
     train, test = (documents_of(name, options.documents) for name in ENGLISH)
-    y, gold = (
-        [[tag for sentence in own for tag in sentence.upos] for own in part]
-        for part in (train, test)
-    )
-    known = {word for document in train for word in lowered(document)}
-    repeated = [
-        [word not in known and own.count(word) > 1 for word in own] for own in map(lowered, test)
-    ]
+    y = list(map(tags_of, train))
+    gold = joined(map(tags_of, test))
+    words_of_training = set().union(*map(lowered, train))
+    repeated = []
+    for words in map(lowered, test):
+        repeated.append([word not in words_of_training and words.count(word) > 1 for word in words])
     for name, skips in (("chains", False), ("skip chains", True)):
         model = GraphLabeler(sweeps=options.sweeps, epochs=options.epochs, random_state=seed)
         model, seconds = fitted(model, [skip_chain(document, skips) for document in train], y)
-        right = joined(model.predict([skip_chain(document, skips) for document in test])) == joined(
-            gold
-        )
+        predicted = model.predict([skip_chain(document, skips) for document in test])
+        right = joined(predicted) == gold
         yield name, len(train), right, right[joined(repeated)], seconds
 
 
@@ -180,15 +192,16 @@ def documents(options, seed):
 def label_graph(row, n_labels, joins):
     """Make a graph of the labels of a row; each label and each pair has columns of its own."""
     nodes = np.kron(np.eye(n_labels), np.append(row, 1.0))
-    edges = list(combinations(range(n_labels), 2)) if joins else []
-    return Graph(nodes, edges, np.eye(len(edges)) if joins else None, directed=True)
+    if not joins:
+        return Graph(nodes, [], None, directed=True)
+    edges = list(combinations(range(n_labels), 2))
+    return Graph(nodes, edges, np.eye(len(edges)), directed=True)
 
 
 def rows(options, seed):
-    """Compare independent labels with a graph of all labels, and both with classifiers of
-    scikit-learn.
-    """
-    n, shape = options.rows, {"n_features": 20, "n_classes": 6, "n_labels": 3}
+    """Compare independent labels, a graph of all labels, and classifiers of scikit-learn."""
+    n = options.rows
+    shape = {"n_features": 20, "n_classes": 6, "n_labels": 3}
     X, y = make_multilabel_classification(2 * n, **shape, random_state=seed)
     X = (X - X[:n].mean(axis=0)) / X[:n].std(axis=0)
     for name, joins in (("independent labels", False), ("graph of labels", True)):
@@ -212,23 +225,28 @@ TASKS = {"words": words, "documents": documents, "rows": rows}
 
 
 def summaries(task, runs):
-    """Summarize the models of a task, each with a result for each seed; gains are over the first
-    model.
-    """
-    accuracies = 100 * np.array(
-        [[[right.mean(), whole.mean()] for _, _, right, whole, _ in run] for run in runs]
-    )
-    gains = accuracies - accuracies[:, :1]
-    means, more, deviations = (
-        found.round(2).tolist() for found in (accuracies.mean(0), gains.mean(0), gains.std(0))
-    )
-    for i, results in enumerate(zip(*runs)):
-        name, n, right, whole, _ = results[0]
-        record = {"model": f"{task}: {name}", "graphs": n}
-        for k, (kind, counted) in enumerate((("nodes", right), ("whole", whole))):
-            record |= {f"n {kind}": counted.size, kind: means[i][k]}
-            record |= {f"gain {kind}": more[i][k], f"sd {kind}": deviations[i][k]}
-        yield record | {"seconds": round(float(np.mean([seconds for *_, seconds in results])), 2)}
+    """Summarize the models of a task over the seeds; gains are over the first model."""
+    results_of_models = list(zip(*runs))
+    for results in results_of_models:
+        name, n_graphs, *right_of_kinds, _ = results[0]
+        record = {"model": f"{task}: {name}", "graphs": n_graphs}
+        for kind, column, right in zip(("nodes", "whole"), (2, 3), right_of_kinds):
+            accuracies = percent_right(results, column)
+            gains = accuracies - percent_right(results_of_models[0], column)
+            record[f"n {kind}"] = right.size
+            record[kind] = rounded(accuracies.mean())
+            record[f"gain {kind}"] = rounded(gains.mean())
+            record[f"sd {kind}"] = rounded(gains.std())
+        record["seconds"] = rounded(np.mean([seconds for *_, seconds in results]))
+        yield record
+
+
+def percent_right(results, column):
+    return 100 * np.array([result[column].mean() for result in results])
+
+
+def rounded(number):
+    return round(float(number), 2)
 
 
 def main():
@@ -248,11 +266,8 @@ def main():
     records = []
     for task in options.tasks:
         # compiles
-        list(
-            TASKS[task](
-                argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5), 0
-            )
-        )
+        few = argparse.Namespace(sentences=3, documents=2, rows=20, epochs=1, sweeps=5)
+        list(TASKS[task](few, 0))
         runs = [list(TASKS[task](options, seed)) for seed in range(options.seeds)]
         records += summaries(task, runs)
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))

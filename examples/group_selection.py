@@ -62,7 +62,9 @@ import numpy as np
 from omkl import GroupLassoCV, MKLRegressor, OnlineMKLClassifier, OnlineMKLRegressor, select_groups
 from omkl.kernels import per_column
 
-FDR, COLUMNS, USEFUL = 0.2, 50, 15
+FDR = 0.2
+COLUMNS = 50
+USEFUL = 15
 SIZES = {200: 0.5, 1000: 0.25, 5000: 0.1}  # effects by number of rows
 TABLES = ("ionosphere", "sonar", "waveform", "twonorm", "ringnorm")
 ESTIMATORS = {
@@ -82,10 +84,10 @@ def simulate(
     between = correlation ** np.abs(np.subtract.outer(np.arange(COLUMNS), np.arange(COLUMNS)))
     X = rng.normal(size=(n, COLUMNS)) @ np.linalg.cholesky(between).T
     useful = rng.choice(COLUMNS, USEFUL, replace=False)
-    parts = X[:, useful].copy()
+    inputs = X[:, useful].copy()
     if bent:
-        parts[:, ::2] = np.sqrt(2.0) * np.cos(2.0 * parts[:, ::2])
-    y = parts @ (SIZES[n] * rng.choice([-1.0, 1.0], USEFUL)) + rng.normal(size=n)
+        inputs[:, ::2] = np.sqrt(2.0) * np.cos(2.0 * inputs[:, ::2])
+    y = inputs @ (SIZES[n] * rng.choice([-1.0, 1.0], USEFUL)) + rng.normal(size=n)
     return X, y, {f"column {j}" for j in useful}
 
 
@@ -100,8 +102,8 @@ def read_table(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def report(name: str, draws: list[tuple[set[str], set[str]]]) -> None:
     """Print the mean share of false discoveries with its standard error, and the power."""
-    false = np.array([len(found - useful) / max(len(found), 1) for found, useful in draws])
-    power = np.mean([len(found & useful) / len(useful) for found, useful in draws])
+    false = np.array([len(chosen - useful) / max(len(chosen), 1) for chosen, useful in draws])
+    power = np.mean([len(chosen & useful) / len(useful) for chosen, useful in draws])
     error = false.std() / np.sqrt(len(false))
     print(f"{name:44} {false.mean():.3f} +- {error:.3f} {power:11.2f}", flush=True)
 
@@ -126,12 +128,8 @@ def main() -> None:
                 draws = []
                 for seed in range(options.draws):
                     X, y, useful = simulate(n, correlation, bent, seed)
-                    draws.append(
-                        (
-                            set(select_groups(make(X), X, y, fdr=FDR, random_state=seed).selected),
-                            useful,
-                        )
-                    )
+                    selection = select_groups(make(X), X, y, fdr=FDR, random_state=seed)
+                    draws.append((set(selection.selected), useful))
                 effects = "half cosines" if bent else "linear"
                 report(f"{n} rows, correlation {correlation:g}, {effects}: {kind}", draws)
     for name in options.tables:
@@ -142,10 +140,10 @@ def main() -> None:
             model = OnlineMKLClassifier(
                 per_column("gaussian:features=50", 2 * X.shape[1]), random_state=seed
             )
-            found = select_groups(
-                model, np.hstack([X, noise]), y, fdr=FDR, random_state=seed
-            ).selected
-            draws.append((set(found), {f"column {j}" for j in range(X.shape[1])}))
+            X_and_noise = np.hstack([X, noise])
+            selection = select_groups(model, X_and_noise, y, fdr=FDR, random_state=seed)
+            useful = {f"column {j}" for j in range(X.shape[1])}
+            draws.append((set(selection.selected), useful))
         report(f"{name}, {X.shape[1]} columns and as many of noise", draws)
 
 

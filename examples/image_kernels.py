@@ -66,7 +66,7 @@ def descriptions(images):
     """Compute all descriptions by name: histograms of a feature over a part of the image, (n, d)
     each.
     """
-    found = {}
+    histograms = {}
     for name, feature in FEATURES.items():
         pixels = feature(images)
         levels = []
@@ -75,19 +75,20 @@ def descriptions(images):
             cells = pixels.reshape(len(images), grid, width, grid, width, -1).sum(axis=(2, 4))
             cells = cells.reshape(len(images), grid * grid, -1)
             for cell in range(grid * grid):
-                found[f"{name}, cell {cell + 1} of {grid}x{grid}"] = cells[:, cell]
+                histograms[f"{name}, cell {cell + 1} of {grid}x{grid}"] = cells[:, cell]
             levels.append(cells.reshape(len(images), -1))
-        found[f"{name}, pyramid"] = np.hstack(
+        histograms[f"{name}, pyramid"] = np.hstack(
             [weight * level for weight, level in zip((0.25, 0.25, 0.5), levels)]
         )
-    return found
+    return histograms
 
 
 def kernels_on(views, train):
     """Return ten Gaussian and ten chi-squared kernels on each description, with scales relative to
     the data.
     """
-    kernels, first = {}, 0
+    kernels = {}
+    first = 0
     for name, view in views.items():
         on = slice(first, first + view.shape[1])
         first = on.stop
@@ -117,18 +118,21 @@ def main():
 
     digits = load_digits()
     chosen = np.isin(digits.target, DIGITS)
-    images, y = digits.images[chosen] / 16.0, digits.target[chosen]
+    images = digits.images[chosen] / 16.0
+    y = digits.target[chosen]
     train, test = train_test_split(
         np.arange(len(y)), train_size=arguments.train, stratify=y, random_state=arguments.seed
     )
     views = descriptions(images)
-    X, kernels = np.hstack(list(views.values())), kernels_on(views, train)
+    X = np.hstack(list(views.values()))
+    kernels = kernels_on(views, train)
     print(
         f"{len(kernels)} kernels on {len(views)} descriptions; {len(train)} training and"
         f" {len(test)} test images"
     )
 
-    rows, learned = [], {}
+    rows = []
+    learned = {}
     settings = [("uniform", 1.0), *(("block1", C) for C in arguments.C)]
     for regularizer, C in settings:
         started = time.perf_counter()
@@ -152,52 +156,43 @@ def main():
             flush=True,
         )
 
+    show(rows, learned)
+    write_json(arguments.output / "image_kernels.json", {"rows": rows, "weights": learned})
+    try:
+        draw(learned, arguments.output / "image_kernels.png")
+    except MissingDependencyError as error:
+        print(f"No figure: {error}")
+
+
+def show(rows, learned):
+    """Print the table, and the largest weights of the most accurate MKL."""
     cells = [
         (
-            r["regularizer"],
-            f"{r['C']:g}",
-            f"{r['accuracy']:.2f}",
-            r["kernels"],
-            f"{r['dual_gap']:.1e}",
-            f"{r['seconds']:.1f}",
+            row["regularizer"],
+            f"{row['C']:g}",
+            f"{row['accuracy']:.2f}",
+            row["kernels"],
+            f"{row['dual_gap']:.1e}",
+            f"{row['seconds']:.1f}",
         )
-        for r in rows
+        for row in rows
     ]
-    print(
-        "\n".join(
-            table(
-                cells,
-                (
-                    "regularizer",
-                    "C",
-                    "accuracy, %",
-                    "active kernels",
-                    "dual gap",
-                    "s, kernels built",
-                ),
-            )
-        )
-    )
+    header = ("regularizer", "C", "accuracy, %", "active kernels", "dual gap", "s, kernels built")
+    print("\n".join(table(cells, header)))
     best = max(rows[1:], key=lambda row: row["accuracy"])
     weights = learned[f"block1, C = {best['C']:g}"]
     print(f"What MKL picks (C = {best['C']:g}):")
     for name in sorted(weights, key=weights.get, reverse=True)[:10]:
         print(f"  {weights[name]:.3f}  {name}")
-    write_json(arguments.output / "image_kernels.json", {"rows": rows, "weights": learned})
-    curves = {
-        name: (np.arange(1, len(weights) + 1).tolist(), sorted(weights.values(), reverse=True))
-        for name, weights in learned.items()
-    }
-    try:
-        plot_curves(
-            curves,
-            arguments.output / "image_kernels.png",
-            "Kernel weights",
-            "rank of the kernel",
-            "weight",
-        )
-    except MissingDependencyError as error:
-        print(f"No figure: {error}")
+
+
+def draw(learned, path):
+    """Draw the weights of each model in descending order."""
+    curves = {}
+    for name, weights in learned.items():
+        ranks = list(range(1, len(weights) + 1))
+        curves[name] = (ranks, sorted(weights.values(), reverse=True))
+    plot_curves(curves, path, "Kernel weights", "rank of the kernel", "weight")
 
 
 if __name__ == "__main__":

@@ -85,18 +85,17 @@ def a_grid_search() -> dict:
 
 
 def probabilities_of_a_hinge() -> tuple[float, float]:
-    """Calibrate the hinge loss by CalibratedClassifierCV; return Brier scores of it and of the
-    logistic loss.
-    """
+    """Return Brier scores of the hinge loss, calibrated by scikit-learn, and of logistic loss."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:200]
     y = y[:200]
     hinge = CalibratedClassifierCV(omkl.MKLClassifier(["gaussian"], loss="hinge"), cv=3)
-    found = [
+    probabilities = [
         cross_val_predict(model, X, y, cv=3, method="predict_proba")[:, 1]
         for model in (hinge, omkl.MKLClassifier(["gaussian"], C=3.0))
     ]
-    return tuple(float(brier_score_loss(y, own)) for own in found)  # type: ignore[return-value]
+    hinge_score, logistic_score = (brier_score_loss(y, of_model) for of_model in probabilities)
+    return float(hinge_score), float(logistic_score)
 
 
 def what_matters() -> dict[str, float]:
@@ -121,7 +120,7 @@ def the_learned_kernel_elsewhere() -> float:
 
 
 def several_outputs() -> tuple[tuple, tuple]:
-    """Learn several targets or labels with shared kernel weights; return the shapes of predictions."""
+    """Learn several outputs with shared kernel weights; return the shapes of predictions."""
     X, y = load_linnerud(return_X_y=True)
     targets = omkl.MKLRegressor(C=10.0).fit(StandardScaler().fit_transform(X), y).predict(X)
     X, y = make_multilabel_classification(100, random_state=0)
@@ -135,13 +134,12 @@ def frames_that_come_in_parts() -> float:
     """
     X, y = customers(1000)
     X["came back"] = y
-    parts = [X[low : low + 100] for low in range(0, 800, 100)]
+    frames = [X[low : low + 100] for low in range(0, 800, 100)]
     model = omkl.OnlineMKLClassifier(epochs=5, random_state=0).fit(
-        stream_frames(parts, target="came back")
+        stream_frames(frames, target="came back")
     )
-    return float(
-        np.mean(model.predict(stream_frames(X[800:], columns=list(X.columns[:-1]))) == y[800:])
-    )
+    test = stream_frames(X[800:], columns=list(X.columns[:-1]))
+    return float(np.mean(model.predict(test) == y[800:]))
 
 
 STORIES = (
@@ -158,10 +156,10 @@ STORIES = (
 
 def main() -> dict:
     """Run all examples."""
-    found = {story.__name__: story() for story in STORIES}
-    for name, result in found.items():
+    results = {story.__name__: story() for story in STORIES}
+    for name, result in results.items():
         print(f"{name.replace('_', ' ')}: {result}")
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -5,11 +5,10 @@ Shared code: gradient histograms of handwritten letters
 ``letter_views(words)`` turns words, arrays (n, 128) of 16 x 8 pixels, into lists of dicts whose
 entries are vectors of length 1, one a view, as :class:`omkl.SequenceLabeler` reads them:
 
-``raw``       gradient histogram of the letter as it is
-``shape``     of the letter moved to its centre of mass, its size brought closer to the average
-``upright``   the same, half of its slant taken away
-``near``      ``shape``, beside coarser and lighter ones of the letters before and after it; zeros
-at the ends of a word
+``raw`` gradient histogram of the letter as it is ``shape`` of the letter moved to its centre of
+mass, its size brought closer to the average ``upright`` the same, half of its slant taken away
+``near`` ``shape``, beside coarser and lighter ones of the letters before and after it; zeros at the
+ends of a word
 
 The settings were chosen on folds 0 to 2 of the OCR data set; see ``ocr_table1.py`` for what they
 reach on the others.
@@ -17,13 +16,15 @@ reach on the others.
 
 import numpy as np
 
-ROWS, COLUMNS = 16, 8
+ROWS = 16
+COLUMNS = 8
 #: Where images are sampled: every half pixel, to one pixel beyond their borders, from the centre.
 GRID_Y = np.arange(-(ROWS + 2) / 2, (ROWS + 2) / 2 + 0.25, 0.5)
 GRID_X = np.arange(-(COLUMNS + 2) / 2, (COLUMNS + 2) / 2 + 0.25, 0.5)
 SMOOTHING = 0.7
 #: Standard deviations of ink, in pixels down and across, of a letter that is not resized.
-SPREAD_Y, SPREAD_X = 4.0, 2.2
+SPREAD_Y = 4.0
+SPREAD_X = 2.2
 DIRECTIONS = 8
 NEIGHBOUR_WEIGHT = 0.3
 
@@ -44,10 +45,8 @@ def letter_views(words, batch=100):
         ends = np.cumsum([len(word) for word in part])
         for low, high in zip([0, *ends[:-1]], ends):
             outside = np.zeros_like(coarse[:1])
-            before, after = (
-                np.vstack([outside, coarse[low : high - 1]]),
-                np.vstack([coarse[low + 1 : high], outside]),
-            )
+            before = np.vstack([outside, coarse[low : high - 1]])
+            after = np.vstack([coarse[low + 1 : high], outside])
             near = np.hstack([views["shape"][low:high], before, after])
             word = {name: view[low:high] for name, view in views.items()} | {"near": near}
             tokens.append(
@@ -69,11 +68,15 @@ def normalized(ink, keep=0.5, shear=0.0):
     ``keep`` is the part of the differences in size, on a log scale, that stays; ``shear`` the part
     of the slant that is taken away.
     """
-    y, x = np.arange(ROWS), np.arange(COLUMNS)
-    ink_y, ink_x = ink.sum(axis=2), ink.sum(axis=1)
+    y = np.arange(ROWS)
+    x = np.arange(COLUMNS)
+    ink_y = ink.sum(axis=2)
+    ink_x = ink.sum(axis=1)
     mass = np.maximum(ink_y.sum(axis=1), 1.0)
-    center_y, center_x = ink_y @ y / mass, ink_x @ x / mass
-    off_y, off_x = y - center_y[:, None], x - center_x[:, None]
+    center_y = ink_y @ y / mass
+    center_x = ink_x @ x / mass
+    off_y = y - center_y[:, None]
+    off_x = x - center_x[:, None]
     variance_y = (ink_y * off_y**2).sum(axis=1) / mass + 1 / 12
     variance_x = (ink_x * off_x**2).sum(axis=1) / mass + 1 / 12
     slant = np.einsum("nrc,nr,nc->n", ink, off_y, off_x) / mass / variance_y
@@ -88,7 +91,7 @@ def normalized(ink, keep=0.5, shear=0.0):
 
 
 def gradient_planes(smooth):
-    """Compute the strength of the gradient by direction, split between the two nearest directions."""
+    """Compute the strength of the gradient, split between the two nearest directions."""
     slope_y, slope_x = np.gradient(smooth, axis=(1, 2))
     strength = np.hypot(slope_y, slope_x)
     angle = np.arctan2(slope_y, slope_x) * np.float32(DIRECTIONS / (2 * np.pi))
@@ -103,10 +106,8 @@ def histograms(planes, cells=(6, 4), width=(1.5, 1.2)):
     """Sum strengths around a grid of cells, compress them, and scale to length 1: (n, directions x
     cells).
     """
-    down, across = (
-        _pooling(GRID_Y, ROWS, cells[0], width[0]),
-        _pooling(GRID_X, COLUMNS, cells[1], width[1]),
-    )
+    down = _pooling(GRID_Y, ROWS, cells[0], width[0])
+    across = _pooling(GRID_X, COLUMNS, cells[1], width[1])
     sums = np.concatenate(
         [(down @ plane @ across.T).reshape(len(plane), -1) for plane in planes], axis=1
     )

@@ -6,10 +6,10 @@ Follow training in TensorBoard or MLflow
     python examples/monitoring.py runs && tensorboard --logdir runs
 
 A record holds what ``history_`` does: loss, objective, the norm and the weight of every group, and
-the error on examples before they are learned. The same few lines write
-to MLflow, or to whatever else takes numbers: see the function to_mlflow, which was tried with
-mlflow 3. Later versions of that refuse to write into a folder (``mlruns``) unless the environment
-says ``MLFLOW_ALLOW_FILE_STORE=true``.
+the error on examples before they are learned. The same few lines write to MLflow, or to whatever
+else takes numbers: see the function to_mlflow, which was tried with mlflow 3. Later versions of
+that refuse to write into a folder (``mlruns``) unless the environment says
+``MLFLOW_ALLOW_FILE_STORE=true``.
 """
 
 import sys

@@ -61,8 +61,10 @@ def part_of(data, X, inside):
 
 def run(data, X, kernels, fold, protocol, order, epochs):
     """Return accuracy in percent and CPU seconds of training."""
-    alone, others = {fold}, set(range(10)) - {fold}
-    train, test = (alone, others) if protocol == "small" else (others, alone)
+    train = {fold}
+    test = set(range(10)) - {fold}
+    if protocol != "small":
+        train, test = test, train
     started = time.process_time()
     labeler = SequenceLabeler(kernels, order=order, C="auto", epochs=epochs, random_state=fold).fit(
         *part_of(data, X, train)
@@ -84,7 +86,8 @@ def main():
     arguments = parser.parse_args()
     prepare_output(arguments.output / "ocr_orders.json")
     data = read_ocr()
-    sources, rows = {"pixels": data.images, "views": letter_views(data.images)}, []
+    sources = {"pixels": data.images, "views": letter_views(data.images)}
+    rows = []
     for protocol in arguments.protocols:
         for name, (source, kernels) in ROWS[protocol].items():
             for order in arguments.orders:
@@ -96,7 +99,7 @@ def main():
                     run(data, sources[source], kernels, fold, protocol, order, epochs)
                     for fold in folds
                 ]
-                accuracies = [found["accuracy"] for found in runs]
+                accuracies = [result["accuracy"] for result in runs]
                 rows.append(
                     {
                         "protocol": protocol,

@@ -1,11 +1,10 @@
 """
-Table 1 of Martins et al. (2011) on handwritten words: reproduced, and what richer kernels make of
-it
-=====================================================================================================
+Table 1 of Martins et al. (2011) on handwritten words, and richer kernels
+=========================================================================
 
-    python examples/ocr_table1.py                  all ten folds, with a grid for every competitor:
-    about half an hour python examples/ocr_table1.py --no-grid        automatic rates only: about 5
-    minutes python examples/ocr_table1.py --folds 0 1      some folds
+    python examples/ocr_table1.py                  all folds, with a grid: about half an hour
+    python examples/ocr_table1.py --no-grid        automatic rates only: about 5 minutes
+    python examples/ocr_table1.py --folds 0 1      some folds
     python examples/ocr_table1.py --no-grid --C 1  nothing chosen
 
 Protocol: train on one fold, test on the other nine, accuracy per character; mean and standard
@@ -27,6 +26,7 @@ Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folde
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,10 @@ from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 from omkl.kernels import Average, Gaussian
 
-LINEAR, QUADRATIC, GAUSSIAN, SPLINE = "linear", "quadratic", "gaussian:sigma2=5", "b1:density=0.05"
+LINEAR = "linear"
+QUADRATIC = "quadratic"
+GAUSSIAN = "gaussian:sigma2=5"
+SPLINE = "b1:density=0.05"
 #: Kernels on pixels, and what the paper reports for them.
 ON_PIXELS = {
     "linear": ([LINEAR], 72.8),
@@ -70,8 +73,11 @@ def hold_out(X, y, seed):
     """Split off a random tenth of the words."""
     order = np.random.default_rng(seed).permutation(len(X))
     n = len(X) // 10
-    parts = order[n:], order[:n]
-    return [([X[i] for i in part], [y[i] for i in part]) for part in parts]
+    return examples_at(order[n:], X, y), examples_at(order[:n], X, y)
+
+
+def examples_at(places, X, y):
+    return [X[i] for i in places], [y[i] for i in places]
 
 
 def labeler(kernels, seed, **settings):
@@ -80,7 +86,7 @@ def labeler(kernels, seed, **settings):
 
 def choose(kernels, X, y, seed, Cs, rates):
     """Choose the settings with the highest accuracy on the held-out tenth."""
-    candidates = [{"C": C, "eta0": eta0} for C in Cs for eta0 in rates]
+    candidates = [{"C": C, "eta0": eta0} for C, eta0 in product(Cs, rates)]
     if len(candidates) == 1:
         return candidates[0]
     (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)
@@ -109,7 +115,9 @@ def run(kernels, train, test, seed, **settings):
 
 def competitors(with_grid):
     """Return tuples ``(name, kernels, uses views, ways of choosing)``."""
-    ways = {"auto": ("auto",), **({"grid": RATES} if with_grid else {})}
+    ways = {"auto": ("auto",)}
+    if with_grid:
+        ways["grid"] = RATES
     for name, (kernels, _) in ON_PIXELS.items():
         yield name, kernels, False, ways
     for name, kernels in ON_VIEWS.items():
@@ -118,26 +126,27 @@ def competitors(with_grid):
 
 def evaluate(data, folds, with_grid, Cs=CS):
     views = letter_views(data.images)
-    found = {name: {} for name, *_ in competitors(with_grid)}
+    runs = {name: {} for name, *_ in competitors(with_grid)}
     for fold in tqdm(folds, unit="fold", disable=None):
         inside = [i for i in range(len(data)) if data.folds[i] == fold]
         outside = [i for i in range(len(data)) if data.folds[i] != fold]
         for name, kernels, on_views, ways in competitors(with_grid):
             X = views if on_views else data.images
-            train, test = (
-                [[source[i] for i in part] for source in (X, data.letters)]
-                for part in (inside, outside)
-            )
+            train = examples_at(inside, X, data.letters)
+            test = examples_at(outside, X, data.letters)
             for way, rates in ways.items():
-                settings = {"C": 2.0} if rates is None else choose(kernels, *train, fold, Cs, rates)
-                found[name].setdefault(way, []).append(run(kernels, train, test, fold, **settings))
-    return found
+                settings = {"C": 2.0}
+                if rates is not None:
+                    settings = choose(kernels, *train, fold, Cs, rates)
+                runs_of_way = runs[name].setdefault(way, [])
+                runs_of_way.append(run(kernels, train, test, fold, **settings))
+    return runs
 
 
-def summary(found):
+def summary(runs):
     """Return the rows of the table as numbers."""
     rows = []
-    for name, ways in found.items():
+    for name, ways in runs.items():
         chosen = ways.get("auto") or ways["fixed"]
         row = {
             "name": name,
@@ -168,28 +177,30 @@ def gain(rows, column):
 
 
 def show(rows):
-    cells = [
-        (
-            row["name"],
-            "" if row["paper"] is None else f"{row['paper']:.1f}",
-            f"{row['accuracy']:.2f} +- {row['sd']:.2f}",
-            f"{row['grid']:.2f} +- {row['grid_sd']:.2f}" if "grid" in row else "",
-            f"{row['seconds']:.2f}",
-            f"{row['speed'] / 1e3:.0f} k",
+    cells = []
+    for row in rows:
+        paper = ""
+        if row["paper"] is not None:
+            paper = f"{row['paper']:.1f}"
+        by_grid = ""
+        if "grid" in row:
+            by_grid = f"{row['grid']:.2f} +- {row['grid_sd']:.2f}"
+        cells.append(
+            (
+                row["name"],
+                paper,
+                f"{row['accuracy']:.2f} +- {row['sd']:.2f}",
+                by_grid,
+                f"{row['seconds']:.2f}",
+                f"{row['speed'] / 1e3:.0f} k",
+            )
         )
-        for row in rows
-    ]
-    print(
-        "\n".join(
-            table(cells, ("kernels", "paper", "omkl, %", "with a grid, %", "CPU s", "chars/s"))
-        )
-    )
+    header = ("kernels", "paper", "omkl, %", "with a grid, %", "CPU s", "chars/s")
+    print("\n".join(table(cells, header)))
     for row in rows:
         if len(row["weights"]) > 1:
-            print(
-                f"{row['name']}: "
-                + ", ".join(f"{name} {weight:.2f}" for name, weight in row["weights"].items())
-            )
+            weights = [f"{name} {weight:.2f}" for name, weight in row["weights"].items()]
+            print(f"{row['name']}: {', '.join(weights)}")
     print(PEERS)
     for column, text in (("accuracy", "automatic rates"), ("grid", "the grid")):
         gains = gain(rows, column)
@@ -201,16 +212,15 @@ def show(rows):
 
 
 def draw(rows, path):
-    """Accuracies with their standard deviations, beside those of the paper; nothing without
-    matplotlib.
-    """
+    """Draw accuracies with their standard deviations, beside those of the paper."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         print("No figure: install matplotlib.")
         return
     figure = Figure(figsize=(7.0, 1.1 + 0.26 * len(rows)), layout="constrained")
-    ax, places = figure.subplots(), np.arange(len(rows))
+    ax = figure.subplots()
+    places = np.arange(len(rows))
     ax.errorbar(
         [row["accuracy"] for row in rows],
         places,
@@ -218,8 +228,8 @@ def draw(rows, path):
         fmt="o",
         label="omkl",
     )
-    known = [(row["paper"], k) for k, row in enumerate(rows) if row["paper"]]
-    ax.plot(*zip(*known), "ks", fillstyle="none", linestyle="none", label="paper")
+    of_paper = [(row["paper"], k) for k, row in enumerate(rows) if row["paper"]]
+    ax.plot(*zip(*of_paper), "ks", fillstyle="none", linestyle="none", label="paper")
     ax.set_yticks(places, [row["name"] for row in rows])
     ax.set(xlabel="accuracy, %", title="Handwritten words: train on one fold, test on nine")
     ax.invert_yaxis()
@@ -245,12 +255,12 @@ def main():
     )
     arguments = parser.parse_args()
     prepare_output(arguments.output / "ocr_table1.json")
-    found = evaluate(read_ocr(), arguments.folds, not arguments.no_grid, arguments.C)
-    rows = summary(found)
+    runs = evaluate(read_ocr(), arguments.folds, not arguments.no_grid, arguments.C)
+    rows = summary(runs)
     show(rows)
     write_json(
         arguments.output / "ocr_table1.json",
-        {"folds": arguments.folds, "rows": rows, "runs": found},
+        {"folds": arguments.folds, "rows": rows, "runs": runs},
     )
     draw(rows, arguments.output / "ocr_table1.png")
 

@@ -65,8 +65,10 @@ class Suboptimality:
 def first_below(values, level):
     """Return the number of passes until the distance stays below a level, or a dash."""
     late = np.flatnonzero(np.asarray(values) > level)
-    passes = late[-1] + 2 if len(late) else 1
-    return passes if passes <= len(values) else "-"
+    passes = [-1, *late][-1] + 2
+    if passes > len(values):
+        return "-"
+    return passes
 
 
 def main():
@@ -89,7 +91,8 @@ def main():
 
     X, y = load_breast_cancer(return_X_y=True)
     chosen = np.random.default_rng(arguments.seed).permutation(len(y))[: arguments.samples]
-    X, y = scale(X)[chosen], 2.0 * y[chosen] - 1.0
+    X = scale(X)[chosen]
+    y = 2.0 * y[chosen] - 1.0
     kernels = {}
     for name, part in PARTS.items():
         kernels[f"linear, {name}"] = Linear(normalize="average", on=part)
@@ -107,8 +110,9 @@ def main():
     print(f"{len(kernels)} kernels, {len(y)} samples")
     print(f"batch optimum {optimum.primal:.6f}, relative gap {optimum.gap:.0e}, {seconds:.2f} s")
 
-    curves, cells = {"fobos": {}, "rda": {}}, []
-    for method, own in curves.items():
+    curves = {"fobos": {}, "rda": {}}
+    cells = []
+    for method, values_of_rates in curves.items():
         for name, (eta0, schedule) in RATES.items():
             if method == "rda" and schedule == "linear":
                 continue  # its model is the rate times the sum of all gradients: 0 in the end
@@ -131,7 +135,7 @@ def main():
             ).fit(X, y)
             weights = np.array([model.kernel_weights_[kernel] for kernel in kernels])
             distance = np.abs(weights - optimum.norms / optimum.norms.sum()).max()
-            own[name] = excess.values
+            values_of_rates[name] = excess.values
             levels = [first_below(excess.values, level) for level in (0.1, 0.01, 1e-3)]
             cells.append(
                 (
@@ -155,22 +159,29 @@ def main():
 
     figures = {"optimum": optimum.primal, "gap": optimum.gap, "suboptimality": curves}
     write_json(arguments.output / "online_meets_batch.json", figures)
-    panels = [
-        {
-            "curves": {
-                name: (range(1, len(v) + 1), np.maximum(v, optimum.gap)) for name, v in own.items()
-            },
-            "title": method,
-            "xlabel": "passes over the data",
-            "ylabel": "relative suboptimality",
-            "log": "xy",
-        }
-        for method, own in curves.items()
-    ]
     try:
-        plot_panels([panels], arguments.output / "online_meets_batch.png")
+        draw(curves, optimum.gap, arguments.output / "online_meets_batch.png")
     except MissingDependencyError as error:
         print(f"No figure: {error}")
+
+
+def draw(curves, gap, path):
+    """Draw the suboptimality of each rate, one panel for each method."""
+    panels = []
+    for method, values_of_rates in curves.items():
+        shown = {}
+        for name, values in values_of_rates.items():
+            shown[name] = (range(1, len(values) + 1), np.maximum(values, gap))
+        panels.append(
+            {
+                "curves": shown,
+                "title": method,
+                "xlabel": "passes over the data",
+                "ylabel": "relative suboptimality",
+                "log": "xy",
+            }
+        )
+    plot_panels([panels], path)
 
 
 if __name__ == "__main__":

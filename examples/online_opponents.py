@@ -18,10 +18,9 @@ Its one parameter is chosen on the first tenth of the stream; the error is measu
 MKL learns one model of all kernels: with weights learned out of sample (the default), or from
 norms. The others learn a model for each kernel, and combine their predictions:
 
-* Hedge: the hinge loss, weights by AdaHedge (de Rooij et al. 2014);
-* OMKC: perceptrons that vote (Hoi et al. 2013, deterministic updates and combination);
-* Raker, AdaRaker: the hinge loss, weights by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1
-  and 3).
+* Hedge: the hinge loss, weights by AdaHedge (de Rooij et al. 2014); * OMKC: perceptrons that vote
+(Hoi et al. 2013, deterministic updates and combination); * Raker, AdaRaker: the hinge loss, weights
+by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1 and 3).
 
 With ``--examples 4000``:
 
@@ -40,6 +39,7 @@ A combination chooses among predictions and cannot add them up, so it does badly
 """
 
 import argparse
+from functools import partial
 
 import numpy as np
 
@@ -58,10 +58,12 @@ SHORTEST = 64
 
 
 class Hedge:
-    """Weights of p learners from their losses; ``rate=None`` is AdaHedge, which sets its own rate."""
+    """Weights of p learners from their losses; ``rate=None`` is AdaHedge, which sets its rate."""
 
     def __init__(self, p, rate=None):
-        self.losses, self.rate, self.gap = np.zeros(p), rate, 0.0
+        self.losses = np.zeros(p)
+        self.rate = rate
+        self.gap = 0.0
 
     def weights(self):
         behind = self.losses - self.losses.min()
@@ -73,7 +75,8 @@ class Hedge:
 
     def observe(self, losses):
         if self.rate is None:
-            weights, rate = self.weights(), np.log(len(losses)) / max(self.gap, 1e-12)
+            weights = self.weights()
+            rate = np.log(len(losses)) / max(self.gap, 1e-12)
             least = losses[weights > 0].min()
             mix_loss = (
                 least - np.log(weights @ np.exp(-rate * np.maximum(losses - least, 0.0))) / rate
@@ -86,7 +89,9 @@ class Learners:
     """A linear model for each kernel, by gradient descent on the hinge loss, combined by Hedge."""
 
     def __init__(self, shape, eta, hedge_rate=None):
-        self.coefficients, self.eta, self.hedge = np.zeros(shape), eta, Hedge(shape[0], hedge_rate)
+        self.coefficients = np.zeros(shape)
+        self.eta = eta
+        self.hedge = Hedge(shape[0], hedge_rate)
 
     def predict(self, z):
         self.outputs = np.einsum("kd,kd->k", self.coefficients, z)
@@ -121,7 +126,11 @@ class AdaRaker:
     """
 
     def __init__(self, shape, eta):
-        self.shape, self.eta, self.round, self.experts, self.logs = shape, eta, 0, [], []
+        self.shape = shape
+        self.eta = eta
+        self.round = 0
+        self.experts = []
+        self.logs = []
 
     def rate(self, level):
         return min(0.5, self.eta / np.sqrt(SHORTEST * 2**level))
@@ -132,10 +141,9 @@ class AdaRaker:
         level = 0
         while rest == 0 and (ticks + 1) % 2**level == 0 and (ticks or not self.experts):
             expert = Learners(self.shape, self.rate(level), self.rate(level))
-            self.experts[level : level + 1], self.logs[level : level + 1] = (
-                [expert],
-                [np.log(self.rate(level))],
-            )
+            # replaces the expert of the level, if there is one
+            self.experts[level : level + 1] = [expert]
+            self.logs[level : level + 1] = [np.log(self.rate(level))]
             level += 1
         self.round += 1
 
@@ -171,7 +179,7 @@ def lengths_of(X):
 
 
 def drift(X):
-    """Label 1 where the first vector is long; in the second half of the stream, the second vector."""
+    """Label 1 where the first vector is long; in the second half of the stream, the second."""
     telling = (np.arange(len(X)) >= len(X) // 2).astype(np.int64)
     return lengths_of(X)[np.arange(len(X)), telling] > MEDIANS[4]
 
@@ -196,23 +204,20 @@ def make_stream(name, n_examples, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_examples, 4 * n_vectors))
     y = (rule(X) ^ (rng.random(n_examples) < WRONG)).astype(np.int64)
-    names = range(n_vectors)
-    return (
-        X,
-        y,
-        {
-            f"vector {v + 1}": f"gaussian:sigma2=4,features={FEATURES},on={4 * v}:{4 * v + 4}"
-            for v in names
-        },
-    )
+    kernels = {}
+    for v in range(n_vectors):
+        columns = f"{4 * v}:{4 * v + 4}"
+        kernels[f"vector {v + 1}"] = f"gaussian:sigma2=4,features={FEATURES},on={columns}"
+    return X, y, kernels
 
 
 def features_of(X, kernels):
     """Features of every kernel and a constant, (n, p, d + 1)."""
-    views = np.split(X, len(kernels), axis=1)
-    specs = [spec.partition(",on=")[0] for spec in kernels.values()]
-    features = [as_kernel(spec).fit(view).features(view) for spec, view in zip(specs, views)]
-    return np.stack([np.column_stack([own, np.ones(len(X))]) for own in features], axis=1)
+    stacked = []
+    for spec, view in zip(kernels.values(), np.split(X, len(kernels), axis=1)):
+        features = as_kernel(spec.partition(",on=")[0]).fit(view).features(view)
+        stacked.append(np.column_stack([features, np.ones(len(X))]))
+    return np.stack(stacked, axis=1)
 
 
 def error_of_mkl(X, y, kernels, settings):
@@ -236,26 +241,26 @@ def error_of_learner(learner, features, signs):
 def compare(name, n_examples, seed=0):
     """Records of the errors of all methods on a stream."""
     X, y, kernels = make_stream(name, n_examples, seed)
-    features, signs = features_of(X, kernels), 2.0 * y - 1.0
-    tuning, rest = slice(0, n_examples // 10), slice(n_examples // 10, None)
+    features = features_of(X, kernels)
+    signs = 2.0 * y - 1.0
+    tuning = slice(0, n_examples // 10)
+    rest = slice(n_examples // 10, None)
+
+    def mkl_error(part, settings):
+        return error_of_mkl(X[part], y[part], kernels, settings)
+
+    def learner_error(part, make, value):
+        return error_of_learner(make(features.shape[1:], value), features[part], signs[part])
+
     measures = {}
     for method, weighting in WEIGHTINGS.items():
-        measures[method] = [
-            lambda part, own=own, w=weighting: error_of_mkl(
-                X[part], y[part], kernels, {"weighting": w, **own}
-            )
-            for own in SETTINGS
-        ]
+        grid = [{"weighting": weighting, **settings} for settings in SETTINGS]
+        measures[method] = [partial(mkl_error, settings=settings) for settings in grid]
     for method, (make, values) in OPPONENTS.items():
-        measures[method] = [
-            lambda part, make=make, value=value: error_of_learner(
-                make(features.shape[1:], value), features[part], signs[part]
-            )
-            for value in values
-        ]
+        measures[method] = [partial(learner_error, make=make, value=value) for value in values]
     records = []
-    for method, grid in measures.items():
-        best = min(grid, key=lambda measure: measure(tuning))
+    for method, errors in measures.items():
+        best = min(errors, key=lambda measure: measure(tuning))
         records.append({"stream": name, "method": method, "error": best(rest)})
     return records
 
@@ -267,7 +272,9 @@ def main():
     parser.add_argument("--json", metavar="FILE", default="online_opponents.json")
     arguments = parser.parse_args()
     prepare_output(arguments.json)
-    records = [record for name in arguments.streams for record in compare(name, arguments.examples)]
+    records = []
+    for name in arguments.streams:
+        records += compare(name, arguments.examples)
     error = {(r["method"], r["stream"]): f"{r['error']:.1%}" for r in records}
     rows = [
         (method, *(error[method, name] for name in arguments.streams))

@@ -2,9 +2,9 @@
 Dependency parsing of English with 507 feature templates, beside other arc-factored parsers
 ===========================================================================================
 
-    python examples/parser_english.py                      English treebank below OMKL_DATA: about
-    half an hour python examples/parser_english.py --epochs 3 --only SVM
-    python examples/parser_english.py TRAIN TEST           any treebank, plain or compressed
+    python examples/parser_english.py             English below OMKL_DATA: half an hour
+    python examples/parser_english.py --epochs 3 --only SVM
+    python examples/parser_english.py TRAIN TEST  any treebank, plain or compressed
 
 Every row is one run on one core: attachment scores on the test set without punctuation (UPOS PUNCT)
 and over all words, labeled attachment score over all words (relations with their subtypes), CPU

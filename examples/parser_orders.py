@@ -2,9 +2,9 @@
 Trees of first and second order
 ===============================
 
-    python examples/parser_orders.py                      English treebank below OMKL_DATA: about
-    half an hour python examples/parser_orders.py TRAIN TEST           any treebank, plain or
-    compressed python examples/parser_orders.py --sentences 1000 --seeds 1
+    python examples/parser_orders.py             English below OMKL_DATA: half an hour
+    python examples/parser_orders.py TRAIN TEST  any treebank, plain or compressed
+    python examples/parser_orders.py --sentences 1000 --seeds 1
 
 A parser of second order, and its first parser, which scores single arcs: attachment scores over all
 words in percent, with gold tags, and their standard deviation over seeds; the share of test
@@ -27,12 +27,14 @@ TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 
 def search_errors(parser, gold):
     """Return the share of sentences whose gold tree has a higher score than the parser's tree."""
-    codec, structure = parser.model_.codec, parser.model_.codec.structure
-    tokens, wrong = codec.tokens(gold, right=[gold.heads]), 0
+    codec = parser.model_.codec
+    structure = parser.model_.codec.structure
+    tokens = codec.tokens(gold, right=[gold.heads])
+    wrong = 0
     for s, heads in enumerate(gold.trees()):
         potentials = parser.predictor_.potentials(tokens.sentence(s))
-        found = structure.decode(potentials)
-        wrong += structure.score(potentials, heads) > structure.score(potentials, found) + 1e-9
+        decoded = structure.decode(potentials)
+        wrong += structure.score(potentials, heads) > structure.score(potentials, decoded) + 1e-9
     return wrong / len(gold)
 
 

@@ -2,8 +2,8 @@
 Fewer and fewer feature templates: the regularization path of a dependency parser
 =================================================================================
 
-    python examples/parser_path.py                        English treebank below OMKL_DATA: about an
-    hour python examples/parser_path.py --sentences 2000 --epochs 3
+    python examples/parser_path.py  English treebank below OMKL_DATA: about an hour
+    python examples/parser_path.py --sentences 2000 --epochs 3
 
 MKL at falling C, by forward-backward splitting and by dual averaging: how many of the 507 templates
 are alive at the end, what the parser reaches, how long its last epoch took (dead templates cost
@@ -63,9 +63,10 @@ def main():
         for C in Cs:
             mkl = fitted(method=method, C=C)
             alive = [name for name, weight in mkl.template_weights_.items() if weight > 0]
-            again = (
-                fitted(regularizer="l2", templates=mkl.templates_.keep(alive)) if alive else None
-            )
+            retrained = None
+            if alive:
+                svm = fitted(regularizer="l2", templates=mkl.templates_.keep(alive))
+                retrained = accuracy(svm)
             rows.append(
                 {
                     "name": f"{method}, C = {C:g}",
@@ -73,7 +74,7 @@ def main():
                     "C": C,
                     "templates": len(alive),
                     "uas": accuracy(mkl),
-                    "retrained": None if again is None else accuracy(again),
+                    "retrained": retrained,
                     "seconds": mkl.history_[-1]["seconds"],
                     "first_seconds": mkl.history_[0]["seconds"],
                     "alive": alive,
@@ -81,38 +82,39 @@ def main():
             )
             print(
                 f"{method}, C = {C:g}: {len(alive)} templates, {rows[-1]['uas']:.2f}, "
-                f"{rows[-1]['retrained'] or 0:.2f} retrained",
+                f"{retrained or 0:.2f} retrained",
                 flush=True,
             )
-    cells = [
-        (
-            row["name"],
-            row["templates"],
-            f"{row['uas']:.2f}",
-            "" if row["retrained"] is None else f"{row['retrained']:.2f}",
-            f"{row['seconds']:.1f}",
-        )
-        for row in rows
-    ]
-    header = ("", "templates alive", "UAS", "SVM trained on them", "seconds of the last epoch")
-    print("\n".join(table(cells, header)))
+    print("\n".join(report(rows)))
     write_json(arguments.output / "parser_path.json", rows)
-    curves = {}
-    for method in CS:
-        own = [row for row in rows if row["method"] == method and row["retrained"]]
-        sizes = [row["templates"] for row in own]
-        curves[method] = (sizes, [row["uas"] for row in own])
-        curves[f"SVM on those of {method}"] = (sizes, [row["retrained"] for row in own])
     try:
-        plot_curves(
-            curves,
-            arguments.output / "parser_path.png",
-            "Templates left alive",
-            "templates",
-            "UAS, %",
-        )
+        draw(rows, arguments.output / "parser_path.png")
     except MissingDependencyError as error:
         print(f"No figure: {error}")
+
+
+def report(rows):
+    """Return the lines of the table."""
+    cells = []
+    for row in rows:
+        retrained = ""
+        if row["retrained"] is not None:
+            retrained = f"{row['retrained']:.2f}"
+        seconds = f"{row['seconds']:.1f}"
+        cells.append((row["name"], row["templates"], f"{row['uas']:.2f}", retrained, seconds))
+    header = ("", "templates alive", "UAS", "SVM trained on them", "seconds of the last epoch")
+    return table(cells, header)
+
+
+def draw(rows, path):
+    """Draw accuracy against the number of templates left."""
+    curves = {}
+    for method in CS:
+        shown = [row for row in rows if row["method"] == method and row["retrained"]]
+        sizes = [row["templates"] for row in shown]
+        curves[method] = (sizes, [row["uas"] for row in shown])
+        curves[f"SVM on those of {method}"] = (sizes, [row["retrained"] for row in shown])
+    plot_curves(curves, path, "Templates left alive", "templates", "UAS, %")
 
 
 if __name__ == "__main__":

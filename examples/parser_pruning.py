@@ -2,8 +2,8 @@
 How many feature templates does a parser need? Figure 1 (bottom right) of Martins et al. (2011)
 ===============================================================================================
 
-    python examples/parser_pruning.py                            English treebank below OMKL_DATA:
-    hours python examples/parser_pruning.py --sentences 3000 --epochs 5 --seeds 0
+    python examples/parser_pruning.py  English treebank below OMKL_DATA: hours
+    python examples/parser_pruning.py --sentences 3000 --epochs 5 --seeds 0
 
 For each seed, MKL by dual averaging and a standard SVM are trained on all 507 templates. Each ranks
 the templates, MKL by its weights and the SVM by the norms of its groups, and SVMs are trained anew
@@ -73,7 +73,10 @@ def main():
     train = read_treebank(arguments.train, single_root=True, keep_text=False)[: arguments.sentences]
     test = read_treebank(arguments.test, keep_text=False)
 
-    found, full, mkl_scores, weights = {}, [], [], []
+    pruned = {}
+    full = []
+    mkl_scores = []
+    weights = []
     for seed in arguments.seeds:
         templates, orders, svm, mkl, learned = rankings(
             train, test, seed, arguments.epochs, arguments.C
@@ -83,57 +86,48 @@ def main():
         weights.append([learned[name] for name in templates.names])
         for size in arguments.sizes:
             for name, order in orders.items():
-                smaller = trained(
-                    train,
-                    seed,
-                    arguments.epochs,
-                    regularizer="l2",
-                    templates=templates.keep(order[:size]),
+                best = templates.keep(order[:size])
+                svm_on_best = trained(
+                    train, seed, arguments.epochs, regularizer="l2", templates=best
                 )
-                found.setdefault(name, {}).setdefault(size, []).append(accuracy(smaller, test))
-                print(f"  {size} templates by {name}: {found[name][size][-1]:.2f}", flush=True)
+                uas = accuracy(svm_on_best, test)
+                pruned.setdefault(name, {}).setdefault(size, []).append(uas)
+                print(f"  {size} templates by {name}: {uas:.2f}", flush=True)
 
-    rows = [
-        (
-            name,
-            *(
-                f"{np.mean(scores[size]):.2f} ({np.mean(scores[size]) - np.mean(full):+.2f})"
-                for size in scores
-            ),
-        )
-        for name, scores in found.items()
-    ]
-    print("\n".join(table(rows, ("SVM on the best of", *arguments.sizes))))
-    print(
-        f"SVM on all: {np.mean(full):.2f}; MKL by dual averaging: {np.mean(mkl_scores):.2f}. UAS"
-        " without punctuation."
-    )
-    summary = {"full": full, "mkl": mkl_scores, "pruned": found}
+    summary = {"full": full, "mkl": mkl_scores, "pruned": pruned}
     if len(weights) > 1:
         correlations = [spearmanr(a, b).statistic for a, b in combinations(weights, 2)]
         summary["rank_correlation"] = float(np.mean(correlations))
-        print(
-            f"Rank correlation of MKL's weights between seeds: {np.mean(correlations):.3f}"
-            " (Spearman)"
-        )
+    show(summary)
     write_json(arguments.output / "parser_pruning.json", summary)
-    curves = {
-        name: (
-            [*scores, len(templates)],
-            [*(np.mean(values) for values in scores.values()), np.mean(full)],
-        )
-        for name, scores in found.items()
-    }
     try:
-        plot_curves(
-            curves,
-            arguments.output / "parser_pruning.png",
-            "SVM on the best templates",
-            "templates",
-            "UAS, %",
-        )
+        draw(summary, len(templates), arguments.output / "parser_pruning.png")
     except MissingDependencyError as error:
         print(f"No figure: {error}")
+
+
+def show(summary):
+    """Print the table, and how much MKL's weights of different seeds agree."""
+    full = np.mean(summary["full"])
+    rows = []
+    for name, scores in summary["pruned"].items():
+        means = [np.mean(scores_of_size) for scores_of_size in scores.values()]
+        rows.append([name, *(f"{mean:.2f} ({mean - full:+.2f})" for mean in means)])
+    print("\n".join(table(rows, ("SVM on the best of", *scores))))
+    mkl = np.mean(summary["mkl"])
+    print(f"SVM on all: {full:.2f}; MKL by dual averaging: {mkl:.2f}. UAS without punctuation.")
+    if "rank_correlation" in summary:
+        correlation = summary["rank_correlation"]
+        print(f"Rank correlation of MKL's weights between seeds: {correlation:.3f} (Spearman)")
+
+
+def draw(summary, n_templates, path):
+    """Draw accuracy against the number of templates, one curve for each ranking."""
+    curves = {}
+    for name, scores in summary["pruned"].items():
+        means = [np.mean(scores_of_size) for scores_of_size in scores.values()]
+        curves[name] = ([*scores, n_templates], [*means, np.mean(summary["full"])])
+    plot_curves(curves, path, "SVM on the best templates", "templates", "UAS, %")
 
 
 if __name__ == "__main__":

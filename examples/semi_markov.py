@@ -9,13 +9,15 @@ from omkl import StructuredPredictor
 from omkl.groups import ExplicitBank, Features, Tokens
 from omkl.structures import Structure, UnaryPotentials
 
-# labels 0 and 1; columns of a token: two that tell its label, and one of noise
-LONGEST, LABELS, COLUMNS = (4, 2, 3)
+LONGEST = 4
+LABELS = 2
+COLUMNS = 3  # of a token: two that tell its label, and one of noise
 
 
 class SemiMarkov(Structure):
-    """Segmentations: rows ``(stop, length, label)``; potential ``t * LONGEST + l`` is of l + 1
-    tokens up to t.
+    """Segmentations: rows ``(stop, length, label)``.
+
+    Potential ``t * LONGEST + l`` is of l + 1 tokens up to t.
     """
 
     def zeros(self, size):
@@ -23,31 +25,31 @@ class SemiMarkov(Structure):
 
     def decode(self, potentials):
         scores = potentials.unary.reshape(-1, LONGEST, LABELS)
-        best, last = [0.0], []
+        best = [0.0]
+        last = []
         for t, ending in enumerate(scores):
-            totals = [
-                best[t - length] + ending[length].max() for length in range(min(LONGEST, t + 1))
-            ]
+            lengths = range(min(LONGEST, t + 1))
+            totals = [best[t - length] + ending[length].max() for length in lengths]
             best.append(max(totals))
             length = int(np.argmax(totals))
             last.append((t + 1, length + 1, int(ending[length].argmax())))
-        segments, t = [], len(scores)
+        segments = []
+        t = len(scores)
         while t > 0:
             segments.append(last[t - 1])
             t -= segments[-1][1]
         return np.array(segments[::-1])
 
     def indicator(self, output):
-        found = self.zeros(output[-1, 0] * LONGEST)
-        found.unary[(output[:, 0] - 1) * LONGEST + output[:, 1] - 1, output[:, 2]] = 1.0
-        return found
+        potentials = self.zeros(output[-1, 0] * LONGEST)
+        potentials.unary[(output[:, 0] - 1) * LONGEST + output[:, 1] - 1, output[:, 2]] = 1.0
+        return potentials
 
     def cost_potentials(self, gold):
         """Count the tokens of each segment whose gold label differs."""
         wrong = np.repeat(gold[:, 2], gold[:, 1])[:, None] != np.arange(LABELS)
-        return UnaryPotentials(
-            segment_sums(np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)]))
-        )
+        n_wrong = np.vstack([np.zeros(LABELS), np.cumsum(wrong, axis=0)])
+        return UnaryPotentials(segment_sums(n_wrong))
 
 
 def segment_sums(cumulated):
@@ -62,15 +64,15 @@ def encode(sentence):
     before = np.vstack([np.zeros(COLUMNS), np.cumsum(sentence, axis=0)])
     features = np.hstack([segment_sums(before), np.tile(np.eye(LONGEST), (len(sentence), 1))])
     ids = np.tile(np.arange(features.shape[1], dtype=np.int32), len(features))
-    found = Features(np.arange(0, features.size + 1, features.shape[1]), ids, features.ravel())
-    return Tokens(np.array([0, len(features)]), found).everything()
+    starts = np.arange(0, features.size + 1, features.shape[1])
+    segments = Features(starts, ids, features.ravel())
+    return Tokens(np.array([0, len(features)]), segments).everything()
 
 
 def sentences(n, rng):
-    """Draw sentences whose segments of label 0 have one or two tokens, those of label 1 three or
-    four.
-    """
-    X, y = [], []
+    """Draw sentences of segments of one or two tokens (label 0), or of three or four (label 1)."""
+    X = []
+    y = []
     for _ in range(n):
         labels = rng.integers(0, LABELS, rng.integers(2, 6))
         lengths = 1 + 2 * labels + rng.integers(0, 2, len(labels))
@@ -82,9 +84,8 @@ def sentences(n, rng):
 
 def segmenter(**options):
     """Return an untrained segmenter with three groups of features."""
-    bank = ExplicitBank(
-        ["tokens", "noise", "length"], [0, 0, 1, 2, 2, 2, 2], LABELS, averaging=True
-    )
+    groups = [0, 0, 1, 2, 2, 2, 2]
+    bank = ExplicitBank(["tokens", "noise", "length"], groups, LABELS, averaging=True)
     return StructuredPredictor(SemiMarkov(), [bank], random_state=0, **options)
 
 

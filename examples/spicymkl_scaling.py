@@ -2,17 +2,16 @@
 How the time of batch MKL grows with the number of kernels, 50 to 6000, and of samples, 500 to 3000
 ===================================================================================================
 
-    python examples/spicymkl_scaling.py                                    two of the four sets,
-    three minutes and 1 GB python examples/spicymkl_scaling.py --data ringnorm splice twonorm
-    waveform --repetitions 10    the paper's protocol python examples/spicymkl_scaling.py --methods
-    spicy-hinge hessian level simple silp --kernels 50 200 1000
+    python examples/spicymkl_scaling.py  two of four sets, three minutes and 1 GB
+    python examples/spicymkl_scaling.py --data ringnorm splice twonorm waveform --repetitions 10
+    python examples/spicymkl_scaling.py --methods spicy-hinge hessian silp --kernels 50 200 1000
 
 Reproduces Figures 5 and 6 of Suzuki and Tomioka (2011), section 6.2: Gaussians on random subsets of
 the variables, with random widths and unit trace; 200 training samples, then 20 kernels; a relative
 duality gap of 0.01 over all kernels. The paper does not say which C; here it weighs the losses with
 20. Times are medians, with the 25th and 75th percentiles in the figure. The exponent is that of a
-    power of the size, fitted to the medians. A time with a star is
-that of runs one of which was stopped by the limit before it was there; with a plus, one gave up.
+power of the size, fitted to the medians. A time with a star is that of runs one of which was
+stopped by the limit before it was there; with a plus, one gave up.
 """
 
 import argparse
@@ -29,7 +28,8 @@ from omkl.kernels import PackedStack, random_subset_gaussians
 from omkl.reports import plot_panels
 
 CHOSEN = ["spicy-logistic", "spicy-hinge", "elastic-logistic", "elastic-hinge"]
-KERNELS, SAMPLES = (50, 200, 500, 1000, 3000, 6000), (500, 1000, 2000, 3000)
+KERNELS = (50, 200, 500, 1000, 3000, 6000)
+SAMPLES = (500, 1000, 2000, 3000)
 
 
 def build(data, n_samples, n_kernels, seed):
@@ -81,13 +81,17 @@ def peak_memory(data, n_samples, n_kernels, method, C):
 
 def exponent(sizes, times):
     """Fit the exponent of growth of times with size, by least squares of logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0]) if len(sizes) > 1 else float("nan")
+    if len(sizes) < 2:
+        return float("nan")
+    slope, _ = np.polyfit(np.log(sizes), np.log(times), 1)
+    return float(slope)
 
 
 def report(rows, size, methods):
     """Return medians, quartiles and exponents of one data set by method, and a table of them."""
     sizes = sorted({row[size] for row in rows})
-    quartiles, cells = {}, []
+    quartiles = {}
+    cells = []
     for name in methods:
         groups = [[row for row in rows if row[size] == n and row["method"] == name] for n in sizes]
         low, median, high = np.transpose(
@@ -146,33 +150,29 @@ def main():
         "kernels": [(arguments.few_samples, m) for m in arguments.kernels],
         "samples": [(n, arguments.few_kernels) for n in arguments.samples],
     }
-    rows, panels = [], []
+    rows = []
+    panels = []
     for size, sizes in growing.items():
         if not sizes:
             continue
         panels.append([])
         for data in arguments.data:
-            own = list(measure(data, sizes, arguments))
-            quartiles, lines = report(own, size, arguments.methods)
-            print(
-                f"\n{data}, "
-                + ("{} samples" if size == "kernels" else "{1} kernels").format(*sizes[0])
-            )
+            rows_of_data = list(measure(data, sizes, arguments))
+            quartiles, lines = report(rows_of_data, size, arguments.methods)
+            if size == "kernels":
+                print(f"\n{data}, {arguments.few_samples} samples")
+            else:
+                print(f"\n{data}, {arguments.few_kernels} kernels")
             print("\n".join(lines), flush=True)
-            rows += own
+            rows += rows_of_data
             panels[-1].append(
                 {"curves": quartiles, "title": data, "xlabel": size, "ylabel": "CPU s", "log": "xy"}
             )
-    memory = [
-        {
-            "method": name,
-            "samples": n,
-            "kernels": m,
-            "peaks": peak_memory(arguments.data[0], n, m, name, arguments.C),
-        }
-        for n, m in [sizes[-1] for sizes in growing.values() if sizes]
-        for name in arguments.methods
-    ]
+    memory = []
+    for n, m in [sizes[-1] for sizes in growing.values() if sizes]:
+        for name in arguments.methods:
+            peaks = peak_memory(arguments.data[0], n, m, name, arguments.C)
+            memory.append({"method": name, "samples": n, "kernels": m, "peaks": peaks})
     cells = [
         (r["method"], r["samples"], r["kernels"], *(f"{peak:.2f}" for peak in r["peaks"]))
         for r in memory

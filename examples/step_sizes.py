@@ -1,10 +1,9 @@
 """
-Which step size, and which average? The paper's rule, omkl's, and the best that a grid could do, on
-handwriting
-===============================================================================================================
+Which step size, and which average? The paper's rule, omkl's, and the best of a grid
+====================================================================================
 
-    python examples/step_sizes.py                   three folds of the OCR data set, about five
-    minutes python examples/step_sizes.py --folds 0 --json sizes.json
+    python examples/step_sizes.py  three folds of the OCR data set, about five minutes
+    python examples/step_sizes.py --folds 0 --json sizes.json
 
 The paper tries eta0 in {0.01, 0.1, 1, 10} for five epochs and keeps the one of the lowest
 objective. omkl's ``eta0="auto"`` tries nothing: it sets the rate of every round from the distance
@@ -100,8 +99,9 @@ def compare_averages(data, folds):
     rows = []
     for eta0 in (1.0, 3.0, 10.0, "auto"):
         for average in AVERAGES:
-            found = [accuracy(data, f, KERNELS["MKL"], eta0=eta0, average=average) for f in folds]
-            rows.append({"eta0": eta0, "average": average or "last", "accuracy": np.mean(found)})
+            settings = {"eta0": eta0, "average": average}
+            mean = np.mean([accuracy(data, fold, KERNELS["MKL"], **settings) for fold in folds])
+            rows.append({"eta0": eta0, "average": average or "last", "accuracy": mean})
     return rows
 
 
@@ -138,13 +138,11 @@ def main():
     averages = compare_averages(data, arguments.folds)
     print("\nWhich model to return: MKL at C = 1, accuracy, %")
     names = [average or "last" for average in AVERAGES]
-    found = {(r["eta0"], r["average"]): f"{r['accuracy']:.2f}" for r in averages}
-    rates = dict.fromkeys(r["eta0"] for r in averages)
-    print(
-        "\n".join(
-            table([(f"eta0 = {e}", *(found[e, n] for n in names)) for e in rates], ("", *names))
-        )
-    )
+    cells = {}
+    for row in averages:
+        name = f"eta0 = {row['eta0']}"
+        cells.setdefault(name, [name]).append(f"{row['accuracy']:.2f}")
+    print("\n".join(table(list(cells.values()), ("", *names))))
     write_json(arguments.json, {"rules": rules, "averages": averages})
 
 

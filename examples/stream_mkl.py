@@ -2,10 +2,9 @@
 A stream that drifts: ten million examples whose informative kernel changes half-way
 ====================================================================================
 
-    python examples/stream_mkl.py                          ten million examples, most of an hour
-    python examples/stream_mkl.py --examples 200000        a look at the same in a minute
-    python examples/stream_mkl.py --budget 150             support vectors on a budget instead of
-    Fourier features
+    python examples/stream_mkl.py                    ten million examples, most of an hour
+    python examples/stream_mkl.py --examples 200000  a look at the same in a minute
+    python examples/stream_mkl.py --budget 150       support vectors, no Fourier features
 
 Every example is three vectors of four numbers. In the first half of the stream the label says
 whether the first vector is long or short, in the second half whether the second one is; the third
@@ -93,7 +92,8 @@ class Memory:
 
 def learn(name, stream, arguments):
     """Train one model on the stream and return its records."""
-    memory, meter = Memory(), ProgressiveValidation(every=max(1, arguments.examples // 200))
+    memory = Memory()
+    meter = ProgressiveValidation(every=max(1, arguments.examples // 200))
     bounded = {"kernels": KERNELS, "budget": arguments.budget}
     if arguments.budget is None:
         bounded = {
@@ -107,12 +107,14 @@ def learn(name, stream, arguments):
         **bounded,
         **MODELS[name],
     )
-    checkpoint = (
-        None if arguments.checkpoint is None else f"{arguments.checkpoint}/{name.replace(' ', '-')}"
-    )
+    checkpoint = None
+    if arguments.checkpoint is not None:
+        checkpoint = f"{arguments.checkpoint}/{name.replace(' ', '-')}"
     model.fit(stream, classes=[0, 1], checkpoint=checkpoint, resume=checkpoint is not None)
     half = [record["error"] for record in meter.records[len(meter.records) // 2 :]]
-    grown = None if memory.early is None else peak_megabytes() / memory.early - 1.0
+    grown = None
+    if memory.early is not None:
+        grown = peak_megabytes() / memory.early - 1.0
     return {
         "model": name,
         "whole stream": float(np.mean([record["error"] for record in meter.records])),

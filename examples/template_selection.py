@@ -2,8 +2,8 @@
 Select the feature templates of a part-of-speech tagger
 =======================================================
 
-    python examples/template_selection.py                       English treebank below OMKL_DATA:
-    about a minute python examples/template_selection.py TRAIN.conllu TEST.conllu
+    python examples/template_selection.py  English treebank below OMKL_DATA: about a minute
+    python examples/template_selection.py TRAIN.conllu TEST.conllu
 
 Dual averaging trains with the MKL regularizer at several C; at each, some templates are exactly
 zero. A plain SVM is then trained on the templates that are left, and on as many that a plain SVM on
@@ -11,6 +11,7 @@ all of them ranks highest.
 """
 
 import argparse
+import operator
 
 import numpy as np
 
@@ -35,10 +36,10 @@ def train(X, y, regularizer, epochs, **settings):
 
 def accuracy(model, X, y):
     """Return token accuracy in percent; unknown tags count as mistakes."""
-    pairs = [
-        (p, g) for predicted, gold in zip(model.predict(X), y) for p, g in zip(predicted, gold)
-    ]
-    return 100 * np.mean([p == g for p, g in pairs])
+    right = []
+    for predicted, gold in zip(model.predict(X), y):
+        right += map(operator.eq, predicted, gold)
+    return 100 * np.mean(right)
 
 
 def main():
@@ -55,7 +56,8 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
     arguments = parser.parse_args()
     prepare_output(arguments.json)
-    (X, y), (X_test, y_test) = read_sequences(arguments.train), read_sequences(arguments.test)
+    X, y = read_sequences(arguments.train)
+    X_test, y_test = read_sequences(arguments.test)
 
     svm = train(X, y, "l2", arguments.epochs)
     norms = dict(zip(svm.predictor_.group_names, svm.predictor_.norms))
@@ -75,10 +77,17 @@ def main():
             "kept": alive,
             "sparse": accuracy(sparse, X_test, y_test),
         }
-        for name, kept in (("retrained", alive), ("svm_ranking", ranking[: len(alive)])):
-            model = train(only(X, kept), y, "l2", arguments.epochs)
-            row[name] = accuracy(model, only(X_test, kept), y_test)
+        for name, chosen in (("retrained", alive), ("svm_ranking", ranking[: len(alive)])):
+            model = train(only(X, chosen), y, "l2", arguments.epochs)
+            row[name] = accuracy(model, only(X_test, chosen), y_test)
         rows.append(row)
+    print("\n" + "\n".join(report(rows)))
+    print("Kept first: " + ", ".join(rows[0]["kept"]))
+    write_json(arguments.json, {"rows": rows, "mkl_weights": mkl.kernel_weights_})
+
+
+def report(rows):
+    """Return the lines of the table."""
     cells = [
         (
             f"C = {r['C']:g}",
@@ -96,9 +105,7 @@ def main():
         "SVM on them",
         "SVM on its own best",
     )
-    print("\n" + "\n".join(table(cells, header)))
-    print("Kept first: " + ", ".join(rows[0]["kept"]))
-    write_json(arguments.json, {"rows": rows, "mkl_weights": mkl.kernel_weights_})
+    return table(cells, header)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 Templates of parsers and taggers among uninformative ones
 =========================================================
 
-    python examples/templates.py                               English treebank below OMKL_DATA:
-    about an hour python examples/templates.py --sentences 100 --seeds 0     a minute or two
+    python examples/templates.py                            English below OMKL_DATA: about an hour
+    python examples/templates.py --sentences 100 --seeds 0  a minute or two
     python examples/templates.py --templates martins507 --junk 0 --sentences 1000
     python examples/templates.py TRAIN.conllu TEST.conllu
 
@@ -50,6 +50,7 @@ keys beside them.
 import argparse
 import csv
 import hashlib
+import operator
 import re
 import time
 from collections import defaultdict
@@ -91,21 +92,22 @@ TAGGERS = {
 def useless_values(treebank, seed):
     """Return a dict of uninformative values for each word of each sentence."""
     rng = np.random.default_rng(seed)
-    place, found = 0, []
+    place = 0
+    values = []
     for number, sentence in enumerate(treebank):
-        found.append([])
+        values.append([])
         for index in range(len(sentence)):
             word = f"{seed} {number} {index}"
-            parts = {"Word": word, "Place": f"{place}", "Draw": f"{rng.integers(2**60)}"}
-            hashed = {of: _hashed(text) for of, text in parts.items()}
-            found[-1].append(
-                {
-                    name: hashed[of] % n if n else word.replace(" ", ".")
-                    for name, (of, n) in JUNK.items()
-                }
-            )
+            texts = {"Word": word, "Place": f"{place}", "Draw": f"{rng.integers(2**60)}"}
+            values_of_word = {}
+            for name, (source, n_values) in JUNK.items():
+                if n_values:
+                    values_of_word[name] = _hashed(texts[source]) % n_values
+                else:
+                    values_of_word[name] = word.replace(" ", ".")
+            values[-1].append(values_of_word)
             place += 1
-    return found
+    return values
 
 
 def _hashed(text):
@@ -114,31 +116,28 @@ def _hashed(text):
 
 
 def with_useless_columns(treebank, seed):
-    """Add the uninformative columns to the morphology of a treebank, whose own value becomes
-    ``Whole``.
-    """
+    """Add the uninformative columns to the morphology of a treebank, and it as ``Whole``."""
     sentences = []
     for s, columns in zip(treebank, useless_values(treebank, seed)):
-        beside = ["|".join(f"{name}={value}" for name, value in own.items()) for own in columns]
-        feats = [
-            f"Whole={own.replace('|', ',')}|{own}|{useless}"
-            for own, useless in zip(s.feats, beside)
-        ]
+        feats = []
+        for morphology, values in zip(s.feats, columns):
+            useless = [f"{name}={value}" for name, value in values.items()]
+            all_of_it = morphology.replace("|", ",")
+            feats.append("|".join([f"Whole={all_of_it}", morphology, *useless]))
         sentences.append(Sentence(s.forms, s.lemmas, s.upos, s.xpos, feats, s.heads, s.deprels))
     return Treebank.from_sentences(sentences)
 
 
 def useful_templates(name, treebank):
-    """Return useful templates by the name of their set; those of morphology only if the treebank
-    has it.
-    """
+    """Return the useful templates of a set; those of morphology only if the treebank has it."""
     templates = TemplateSet.resolve(name)
-    kept = [
-        t
-        for t in templates
-        if treebank.feats.any() or not any(f == "feats" or f[0].isupper() for f in t.fields)
-    ]
-    return [re.sub(r"\.feats\b", ".Whole", template.atoms) for template in kept]
+    if not treebank.feats.any():
+        templates = [template for template in templates if not reads_morphology(template)]
+    return [re.sub(r"\.feats\b", ".Whole", template.atoms) for template in templates]
+
+
+def reads_morphology(template):
+    return any(field == "feats" or field[0].isupper() for field in template.fields)
 
 
 # ---- parsers -------------------------------------------------------------------------------------
@@ -148,8 +147,10 @@ class Runs:
     """Train parsers on one sample of sentences, and evaluate them on the test part."""
 
     def __init__(self, train, test, useful, useless, seed, epochs):
-        self.train, self.test = train, test
-        self.useful, self.useless = useful, useless
+        self.train = train
+        self.test = test
+        self.useful = useful
+        self.useless = useless
         self.settings = {"epochs": epochs, "labeled": False, "random_state": seed}
         self.rows = []
 
@@ -197,9 +198,10 @@ def parsers(runs, keep, **of_mkl):
 def tagged(treebank, n_keys, seed):
     """Return words as dicts of features with uninformative keys, and their tags."""
     X = [token_features(sentence.forms) for sentence in treebank]
+    keys = list(JUNK)[len(JUNK) - n_keys :]
     for words, columns in zip(X, useless_values(treebank, seed)):
-        for word, own in zip(words, columns):
-            word |= {name: str(own[name]) for name in list(JUNK)[len(JUNK) - n_keys :]}
+        for word, values in zip(words, columns):
+            word |= {key: str(values[key]) for key in keys}
     return X, [sentence.upos for sentence in treebank]
 
 
@@ -207,21 +209,19 @@ def taggers(train, test, seed):
     """Return rows of taggers with and without the uninformative keys."""
     rows = []
     for n_keys, (name, settings) in product((0, N_JUNK_KEYS), TAGGERS.items()):
-        (X, y), (X_test, y_test) = (
-            tagged(part, n_keys, part_seed)
-            for part, part_seed in ((train, seed), (test, TEST_SEED))
-        )
+        X, y = tagged(train, n_keys, seed)
+        X_test, y_test = tagged(test, n_keys, TEST_SEED)
         start = time.perf_counter()
         model = SequenceLabeler(C="auto", random_state=seed, **settings).fit(X, y)
         seconds = time.perf_counter() - start
         weights = {key: weight for key, weight in model.kernel_weights_.items() if weight > 0}
-        pairs = [
-            pair for own, gold in zip(model.predict(X_test), y_test) for pair in zip(own, gold)
-        ]
+        right = []
+        for predicted, gold in zip(model.predict(X_test), y_test):
+            right += map(operator.eq, predicted, gold)
         rows.append(
             {
                 "method": f"{name}{' + junk' * (n_keys > 0)}",
-                "score": 100 * np.mean([own == gold for own, gold in pairs]),
+                "score": 100 * np.mean(right),
                 "useful alive": len(weights.keys() - JUNK),
                 "useless alive": len(weights.keys() & JUNK),
                 "weight of useless": sum(weights[key] for key in weights.keys() & JUNK),
@@ -239,48 +239,46 @@ def measure(train, test, arguments):
     rows = []
     templates = useful_templates(arguments.templates, train)
     junk = JUNK_TEMPLATES[: arguments.junk]
-    of_mkl = {} if arguments.C is None else {"C": arguments.C}
+    of_mkl = {}
+    if arguments.C is not None:
+        of_mkl["C"] = arguments.C
     hidden = with_useless_columns(test, TEST_SEED)
     for n_sentences, seed in product(arguments.sentences, arguments.seeds):
         chosen = train[np.sort(np.random.default_rng(seed).permutation(len(train))[:n_sentences])]
-        own = []
+        new_rows = []
         if "parsers" in arguments.tasks:
-            runs = Runs(
-                with_useless_columns(chosen, seed), hidden, templates, junk, seed, arguments.epochs
-            )
-            own += parsers(runs, arguments.keep, **of_mkl)
+            sample = with_useless_columns(chosen, seed)
+            runs = Runs(sample, hidden, templates, junk, seed, arguments.epochs)
+            new_rows += parsers(runs, arguments.keep, **of_mkl)
         if "taggers" in arguments.tasks:
-            own += taggers(chosen, test, seed)
-        rows += [{"sentences": n_sentences, "seed": seed, **row} for row in own]
-        shown = ", ".join(f"{row['method']} {row['score']:.1f}" for row in own)
+            new_rows += taggers(chosen, test, seed)
+        rows += [{"sentences": n_sentences, "seed": seed, **row} for row in new_rows]
+        shown = ", ".join(f"{row['method']} {row['score']:.1f}" for row in new_rows)
         print(f"{n_sentences} sentences, seed {seed}: {shown}", flush=True)
     return rows
 
 
 def summary(rows):
     """Return ``(mean, standard error)`` of every figure, by method and number of sentences."""
-    found = defaultdict(list)
+    figures = defaultdict(list)
     for row in rows:
-        found[row["method"], row["sentences"]].append([row[figure] for figure in FIGURES])
-    errors = {
-        key: np.std(own, axis=0, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
-        for key, own in found.items()
-    }
-    return {
-        key: np.transpose([np.mean(own, axis=0), np.broadcast_to(errors[key], len(FIGURES))])
-        for key, own in found.items()
-    }
+        figures[row["method"], row["sentences"]].append([row[figure] for figure in FIGURES])
+    means_and_errors = {}
+    for case, of_seeds in figures.items():
+        errors = np.zeros(len(FIGURES))
+        if len(of_seeds) > 1:
+            errors = np.std(of_seeds, axis=0, ddof=1) / np.sqrt(len(of_seeds))
+        means_and_errors[case] = np.transpose([np.mean(of_seeds, axis=0), errors])
+    return means_and_errors
 
 
-def report(found, sizes):
-    """Return the lines of the table: score, active templates, and the weight of the uninformative
-    ones.
-    """
+def report(figures, sizes):
+    """Return the lines of the table: score, active templates, and the weight of useless ones."""
     cells = []
-    for name in dict.fromkeys(method for method, _ in found):
+    for name in dict.fromkeys(method for method, _ in figures):
         cells.append([name])
         for size in sizes:
-            score, useful, useless, weight, _ = found[name, size]
+            score, useful, useless, weight, _ = figures[name, size]
             cells[-1].append(
                 f"{score[0]:.1f} ± {score[1]:.1f} {useless[0]:.1f} / {useful[0]:.0f}"
                 f" {weight[0]:.2f}"
@@ -290,13 +288,15 @@ def report(found, sizes):
     )
 
 
-def draw(found, sizes, path):
-    """Draw scores and the number of active uninformative templates against the number of sentences."""
-    names = [name for name in dict.fromkeys(method for method, _ in found) if "tagger" not in name]
+def draw(figures, sizes, path):
+    """Draw scores and the number of active useless templates against the number of sentences."""
+    names = [
+        name for name in dict.fromkeys(method for method, _ in figures) if "tagger" not in name
+    ]
     panels = [
         {
             "curves": {
-                name: (sizes, [found[name, size][k, 0] for size in sizes]) for name in names
+                name: (sizes, [figures[name, size][k, 0] for size in sizes]) for name in names
             },
             "xlabel": "sentences",
             "ylabel": label,
@@ -346,14 +346,14 @@ def main():
     train = read_treebank(arguments.train, single_root=True, keep_text=False)
     test = read_treebank(arguments.test, keep_text=False)[: arguments.test_sentences]
     rows = measure(train, test, arguments)
-    found = summary(rows)
-    print("\n".join(report(found, arguments.sentences)))
+    figures = summary(rows)
+    print("\n".join(report(figures, arguments.sentences)))
     with (arguments.output / "templates.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
     try:
-        draw(found, arguments.sentences, arguments.output / "templates.png")
+        draw(figures, arguments.sentences, arguments.output / "templates.png")
     except MissingDependencyError as error:
         print(f"No figure: {error}")
 

@@ -34,16 +34,18 @@ from omkl.data import read_ocr
 
 WEIGHTINGS = ("norms", "out-of-sample")
 KERNELS = ("linear", "quadratic", "gaussian")
-N_PIXELS, N_USELESS = 128, 8
+N_PIXELS = 128
+N_USELESS = 8
 
 
 def with_random_bits(words, seed):
     """Add random bits for every uninformative kernel to the pixels of the words."""
     rng = np.random.default_rng(seed)
-    return [
-        np.hstack([w, rng.random((len(w), N_USELESS * N_PIXELS)) < 0.3]).astype(np.int8)
-        for w in words
-    ]
+    images = []
+    for word in words:
+        bits = rng.random((len(word), N_USELESS * N_PIXELS)) < 0.3
+        images.append(np.hstack([word, bits]).astype(np.int8))
+    return images
 
 
 def blocks(first, last):
@@ -51,25 +53,28 @@ def blocks(first, last):
 
 
 def run(words, images, fold, weighting):
-    """Return accuracy and CPU seconds with and without the uninformative kernels, and the weight of
-    the three.
+    """Return two accuracies, the weight of the three useful kernels, and two CPU times.
+
+    The first of two is without the uninformative kernels, the second with them.
     """
-    train, test = words.folds == fold, np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10])
-    X, y, X_test, y_test = (
-        [part[i] for i in np.flatnonzero(chosen)]
-        for chosen in (train, test)
-        for part in (images, words.letters)
-    )
+    train = np.flatnonzero(words.folds == fold)
+    test = np.flatnonzero(np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10]))
+    X = [images[i] for i in train]
+    y = [words.letters[i] for i in train]
+    X_test = [images[i] for i in test]
+    y_test = [words.letters[i] for i in test]
     useful = [f"{kernel}:on={blocks(0, 1)[0]}" for kernel in KERNELS]
     useless = [f"gaussian:on={block}" for block in blocks(1, 1 + N_USELESS)]
-    models, seconds = [], []
+    models = []
+    seconds = []
     for kernels in (useful, useful + useless):
         model = SequenceLabeler(kernels, weighting=weighting, C="auto", epochs=20, random_state=0)
         start = time.process_time()
         models.append(model.fit(X, y))
         seconds.append(time.process_time() - start)
     accuracies = [model.score(X_test, y_test) for model in models]
-    return *accuracies, sum(models[1].kernel_weights_[name] for name in useful), *seconds
+    weight_of_useful = sum(models[1].kernel_weights_[name] for name in useful)
+    return *accuracies, weight_of_useful, *seconds
 
 
 def main():

