@@ -77,14 +77,16 @@ def subpackage_of(path):
 
 
 def imported_modules(path):
-    """Yield the modules that a file imports anywhere; ``from omkl import x`` counts as ``omkl.x``."""
+    """Yield the modules that a file imports anywhere.
+
+    ``from omkl import x`` counts as ``omkl.x``.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (
-                [f"omkl.{alias.name}" for alias in node.names]
-                if node.module == "omkl"
-                else [node.module]
-            )
+            if node.module == "omkl":
+                yield from (f"omkl.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 
@@ -412,16 +414,14 @@ LATER = (
     ids=lambda path: path.stem,
 )
 def test_modules_that_predictions_do_not_need_are_imported_by_functions(path):
-    """Checked in the source as well, because scikit-learn's base imports some of them at present."""
-    top = ast.parse(path.read_text(encoding="utf-8")).body
-    names = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
-    names += [
-        f"{node.module}.{alias.name}"
-        for node in top
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    ]
-    names += [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
+    """Check the source, too, because scikit-learn's base imports some of them at present."""
+    names = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
     assert [name for name in names if name.startswith(LATER)] == []
 
 

@@ -1,4 +1,4 @@
-"""Calls of compiled functions by address, and named tuples behind addresses, against Python's own."""
+"""Compare calls by address and named tuples behind addresses with Python's own."""
 
 import copy
 import gc

@@ -101,9 +101,11 @@ class CompiledLasso(Regularizer):
 REGULARIZERS = [
     PseudoHuber(), CompiledLasso(), 0.5 * CompiledLasso() + Ridge(),
     L21(), 0.3 * ElasticNet(0.4), Ridge(), LqNorm(1.2), LqNorm(3), SparseGroup(0.4), L21Ball(2.0),
-    SquaredL21(), WeightedSquaredL21([1.0, 0.5, 0.2, 2.0, 1.0]), SquaredLq(1.5), ElasticNetWeights(0.4),
-    TreeGroups([[0, 1, 2, 3, 4], [0, 1], [2, 3, 4]]), OverlappingGroups([[0, 1, 2], [2, 3], [3, 4]], exact=True),
-    SquaredL21() + 0.3 * ElasticNet(0.3), LqNorm(1.5) + 2 * LqNorm(3), OverlappingGroups([[0, 1, 2], [2, 3, 4]]),
+    SquaredL21(), WeightedSquaredL21([1.0, 0.5, 0.2, 2.0, 1.0]), SquaredLq(1.5),
+    ElasticNetWeights(0.4), TreeGroups([[0, 1, 2, 3, 4], [0, 1], [2, 3, 4]]),
+    OverlappingGroups([[0, 1, 2], [2, 3], [3, 4]], exact=True),
+    SquaredL21() + 0.3 * ElasticNet(0.3), LqNorm(1.5) + 2 * LqNorm(3),
+    OverlappingGroups([[0, 1, 2], [2, 3, 4]]),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Substitutes in NumPy for processor instructions of compiled loops, for runs without compilation."""
+"""NumPy substitutes for processor instructions of compiled loops, for runs without compilation."""
 
 import ctypes
 

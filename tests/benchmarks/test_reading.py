@@ -1,4 +1,7 @@
-"""Reading and writing the English training set, against other readers; the floor reads the bytes."""
+"""Reading and writing the English training set, against other readers.
+
+The floor reads the bytes.
+"""
 
 import gzip
 import tracemalloc

@@ -1,4 +1,4 @@
-"""A fresh interpreter: import, training with cached compiled code and without, and printing help."""
+"""A fresh interpreter: import, training with and without cached compiled code, printing help."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Errors and warnings of the library speak of options on the command line, not of Python's names."""
+"""Errors and warnings on the command line speak of its options, not of Python's names."""
 
 import numpy as np
 import pytest

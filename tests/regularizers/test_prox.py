@@ -342,12 +342,13 @@ def test_the_least_norms_have_no_weight():
     [
         2 * L21(), SquaredL21(), ElasticNet(0.3), Ridge(), LqNorm(1.5), LqNorm(4), SquaredLq(1.5),
         WeightedSquaredL21([1.0, 0.5, 3.0]), OwnPenalty(np.expm1, np.exp), LqNorm() + 0.3 * Ridge(),
-        SquaredL21() + ElasticNet(0.2), TreeGroups([[0, 1, 2], [0, 1]]) + Ridge(), ElasticNetWeights(0.4),
+        SquaredL21() + ElasticNet(0.2), TreeGroups([[0, 1, 2], [0, 1]]) + Ridge(),
+        ElasticNetWeights(0.4),
     ],
     ids=repr,
 )  # fmt: skip
 def test_kernel_weights_are_the_best_in_the_variational_form(regularizer):
-    """At the solution, the gradient in each norm is ``b_k / d_k``; finite differences confirm it."""
+    """The gradient in each norm is ``b_k / d_k`` at the solution, as finite differences confirm."""
     b, width = np.array([0.7, 2.0, 1.1]), 1e-6
     slopes = [
         (regularizer.value(b + e) - regularizer.value(b - e)) / (2 * width)
@@ -373,8 +374,9 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
 @pytest.mark.parametrize(
     "regularizer",
     [
-        L21(), SquaredL21(), LqNorm(1.3), LqNorm(4.0), ElasticNet(0.4), Ridge(), 3 * L1(), L21Ball(2.0),
-        SparseGroup(0.3), WeightedSquaredL21([1.0, 0.3, 2.0, 1.0, 0.7]), SquaredL21() + 2 * ElasticNet(0.3),
+        L21(), SquaredL21(), LqNorm(1.3), LqNorm(4.0), ElasticNet(0.4), Ridge(), 3 * L1(),
+        L21Ball(2.0), SparseGroup(0.3), WeightedSquaredL21([1.0, 0.3, 2.0, 1.0, 0.7]),
+        SquaredL21() + 2 * ElasticNet(0.3),
         L21Ball(1.0) + Ridge(), TreeGroups([[0, 1, 2, 3, 4], [1, 2], [1]], [0.2, 1.0, 0.4]),
         OverlappingGroups([[0, 1, 2], [2, 3, 4]], [1.0, 0.5]),
         LqNorm(4.0) + L21(), WeightedSquaredL21(np.eye(5)[0]) + Ridge(),
