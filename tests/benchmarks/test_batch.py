@@ -173,7 +173,7 @@ def digit_kernels():
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_ten_classes_of_digits(measure, loss):
-    """Time with the kernels; the peer is a support vector machine with one kernel of a good width."""
+    """Time with the kernels; the peer is an SVM with one kernel of a good width."""
     X, y = load_digits(return_X_y=True)
     train, test, seen, wanted = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
     svm, model = SVC(C=10.0, gamma=1e-3), MKLClassifier(digit_kernels(), C=10.0, loss=loss)

@@ -201,7 +201,7 @@ def test_potentials_and_step(measure, n_labels, loss):
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize("kind", ["whole", "fourier", "nystrom"])
 def test_factors(measure, n_samples, loss, kind):
-    """Solve with ten Gaussians to a gap of 0.01; the time of Gram matrices or their factors counts."""
+    """Solve with ten Gaussians to a gap of 0.01, with the time to make Gram matrices or factors."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2 * n_samples, 6))
     y = np.sign(X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.3 * rng.normal(size=len(X)))

@@ -44,7 +44,7 @@ def all_lines(bank, lengths):
 
 
 def udpipe_of(train, folder):
-    """Return UDPipe's parser after one iteration, the sentences, and the function that trains it."""
+    """Return a function that trains UDPipe's parser for one iteration, and its sentences."""
     from ufal.udpipe import InputFormat, Model, ProcessingError, Sentence, Sentences, Trainer
 
     path, sentences, error = folder / "train.conllu", Sentences(), ProcessingError()

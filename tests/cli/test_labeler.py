@@ -567,8 +567,16 @@ def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
     """
     train, path, out, model = (tmp_path / name for name in ("t.bio", "in.txt", "out.txt", "m.npz"))
     train.write_text("EU NNP B\nrejects VBZ O\n\n" * 20)
-    rows = [f"-DOCSTART- -X-{' O' * gold}", "", "# id 0", f"EU NNP{' X' * gold}", f"rejects VBZ{' X' * gold}", "", "",
-            f"EU NNP{' O' * gold}"]  # fmt: skip
+    rows = [
+        f"-DOCSTART- -X-{' O' * gold}",
+        "",
+        "# id 0",
+        f"EU NNP{' X' * gold}",
+        f"rejects VBZ{' X' * gold}",
+        "",
+        "",
+        f"EU NNP{' O' * gold}",
+    ]
     lines = [row if row.startswith("#") else row.replace(" ", mark) for row in rows]
     path.write_text("\n".join(lines) + " \n")
     assert main(["train", "labeler", str(train), "-o", str(model), "--loss", "crf", "--quiet"]) == 0

@@ -62,8 +62,9 @@ def model(treebanks):
 def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
     assert main([
-        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--templates", "small", "--epochs", "2",
-        "--dev", str(treebanks / "test.conllu"), "--json", str(metrics), "--memory", "20", "--method", "rda",
+        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out),
+        "--templates", "small", "--epochs", "2", "--dev", str(treebanks / "test.conllu"),
+        "--json", str(metrics), "--memory", "20", "--method", "rda",
     ]) == 0  # fmt: skip
     printed = capsys.readouterr().out
     assert "of 26 templates" in printed
@@ -306,8 +307,10 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
     out, log = tmp_path / "m.npz", tmp_path / "log.jsonl"
-    command = ["train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
-               "--templates", "small", "--memory", "20", "--log", str(log)]  # fmt: skip
+    command = [
+        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
+        "--templates", "small", "--memory", "20", "--log", str(log),
+    ]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "omkl", *command], stdout=subprocess.PIPE, text=True
     )

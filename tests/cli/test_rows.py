@@ -300,7 +300,7 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
 
 
 class Watcher:
-    """Callback that notes how many rounds each step has, and presses Ctrl-C after ``last`` rounds."""
+    """Callback that notes the rounds of each step, and presses Ctrl-C after ``last`` rounds."""
 
     reads_costs = False
 

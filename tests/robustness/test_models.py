@@ -103,30 +103,37 @@ def test_named_components_have_no_side_effects():
 
     for subpackage in SUBPACKAGES:
         for name in import_module(f"omkl.{subpackage}").__all__:
-            found = component_of(subpackage, name)
-            assert found is None or hasattr(found, "parameters")
+            component = component_of(subpackage, name)
+            assert component is None or hasattr(component, "parameters")
     assert component_of("online", "Checkpoints") is None
 
 
 #: Wrong values for a manifest.
 VALUES = (
-    None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"}, {"array": "nope"},
-    {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]}, {"part": "losses.Hinge"},
-    {"part": "online.Checkpoints", "parameters": {"directory": "made"}},
+    None, -1, 0, 2**70, 1e300, "x", "", [], {}, [[[]]], True, {"float": "nan"}, {"float": "x"},
+    {"array": "nope"}, {"user": "print"}, {"list": [1]}, {"slice": [0]}, {"items": [[[], 1]]},
+    {"part": "losses.Hinge"}, {"part": "online.Checkpoints", "parameters": {"directory": "made"}},
 )  # fmt: skip
 
 
 def leaves(value, path=()):
+    """Yield the paths of all values inside of a manifest's value."""
     yield path
-    if isinstance(value, (dict, list)):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield from leaves(value[key], (*path, key))
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = range(len(value))
+    else:
+        keys = ()
+    for key in keys:
+        yield from leaves(value[key], (*path, key))
 
 
 @pytest.mark.parametrize("name", MODELS)
 @given(data=st.data())
 def test_only_model_file_errors_leave_load(name, saved, target, data):
-    manifest, arrays = copy.deepcopy(saved[name][0]), dict(saved[name][1])
+    manifest = copy.deepcopy(saved[name][0])
+    arrays = dict(saved[name][1])
     if data.draw(st.booleans()):
         paths = [path for path in leaves(manifest) if path and path[0] != "format"]
         *rest, last = data.draw(st.sampled_from(paths))
@@ -220,20 +227,21 @@ ATTACKED = {
 
 @pytest.mark.parametrize("name", ATTACKED)
 def test_flipped_and_cut_files_are_refused_or_harmless(name, tmp_path):
-    ATTACKED[name](tmp_path / "whole")
-    whole = (tmp_path / "whole").read_bytes()
-    expected = content_of(tmp_path / "changed", whole)
+    ATTACKED[name](tmp_path / "original")
+    original = (tmp_path / "original").read_bytes()
+    target = tmp_path / "changed"
+    expected = content_of(target, original)
     assert expected is not None
-    found = [content_of(tmp_path / "changed", changed) for changed in flips_and_cuts(whole, 997)]
-    assert all(own in (None, expected) for own in found)
-    assert found.count(None) > 0.8 * len(found)
+    contents = [content_of(target, changed) for changed in flips_and_cuts(original, 997)]
+    assert all(content in (None, expected) for content in contents)
+    assert contents.count(None) > 0.8 * len(contents)
 
 
 DRAWS = np.random.default_rng(0)
 ROWS_OF_3 = DRAWS.normal(size=(30, 3))
 SIGNS = (ROWS_OF_3[:, 0] > 0).astype(int)
 ROWS = [{"a": "xyz"[i % 3], "b": float(x[1])} for i, x in enumerate(ROWS_OF_3)]
-SENTENCES, TAGS = [[{"word": word, "n": 1.0} for word in "abc"[i % 2 :]] for i in range(12)], []
+SENTENCES = [[{"word": word, "n": 1.0} for word in "abc"[i % 2 :]] for i in range(12)]
 TAGS = [["D", "N", "V"][3 - len(words) :] for words in SENTENCES]
 VECTORS = [DRAWS.normal(size=(len(words), 2)) for words in SENTENCES]
 TREES = synthetic_treebank(12, vocabulary=8, random_state=0)
@@ -280,33 +288,36 @@ KINDS = {
 }
 
 
-def with_infinity(ROWS_OF_3):
-    changed = np.array(ROWS_OF_3.toarray() if sparse.issparse(ROWS_OF_3) else ROWS_OF_3)
+def with_infinity(X):
+    """Return a copy of a dense or sparse matrix whose last number is infinite."""
+    if sparse.issparse(X):
+        return sparse.csr_matrix(with_infinity(X.toarray()))
+    changed = np.array(X)
     changed[-1, -1] = np.inf
-    return sparse.csr_matrix(changed) if sparse.issparse(ROWS_OF_3) else changed
+    return changed
 
 
-def refusals(ROWS_OF_3, y):
+def refusals(X, y):
     """Yield calls with bad input, which is checked before learning."""
     if y is None:
         return
-    yield lambda model: model.partial_fit(ROWS_OF_3, y[:-1])
-    yield lambda model: model.partial_fit(ROWS_OF_3, y, sample_weight=[-1.0] * len(y))
-    if not isinstance(ROWS_OF_3, list):
-        yield lambda model: model.partial_fit(with_infinity(ROWS_OF_3), y)
-        yield lambda model: model.fit(with_infinity(ROWS_OF_3), y)
+    yield lambda model: model.partial_fit(X, y[:-1])
+    yield lambda model: model.partial_fit(X, y, sample_weight=[-1.0] * len(y))
+    if not isinstance(X, list):
+        yield lambda model: model.partial_fit(with_infinity(X), y)
+        yield lambda model: model.fit(with_infinity(X), y)
         if y.dtype.kind == "i":
-            yield lambda model: model.partial_fit(ROWS_OF_3, y, classes=[5, 6])
-            yield lambda model: model.partial_fit(ROWS_OF_3, y + 5)
+            yield lambda model: model.partial_fit(X, y, classes=[5, 6])
+            yield lambda model: model.partial_fit(X, y + 5)
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def case(request, tmp_path_factory):
-    model, ROWS_OF_3, y = KINDS[request.param]
+    model, X, y = KINDS[request.param]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = model.fit(ROWS_OF_3) if y is None else model.fit(ROWS_OF_3, y)
-    return model, ROWS_OF_3, y, tmp_path_factory.mktemp("states") / "model.npz"
+        model.fit(X, y)
+    return model, X, y, tmp_path_factory.mktemp("states") / "model.npz"
 
 
 def state(model, path):
@@ -321,23 +332,23 @@ def state(model, path):
 
 
 def listed(predicted):
-    return [np.asarray(own).tolist() for own in predicted]
+    return [np.asarray(prediction).tolist() for prediction in predicted]
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_refused_calls_change_nothing(case):
-    model, ROWS_OF_3, y, path = case
+    model, X, y, path = case
     before = state(model, path)
-    for call in refusals(ROWS_OF_3, y):
+    for call in refusals(X, y):
         with pytest.raises(ValueError, match=r"."):
             call(model)
         assert state(model, path) == before
     # and training continues unchanged, in a model that was saved and loaded as well
     loaded = omkl.load(path)
     for _ in range(2):
-        assert listed(loaded.predict(ROWS_OF_3)) == listed(model.predict(ROWS_OF_3))
-        for own in (model, loaded):
-            own.partial_fit(ROWS_OF_3) if y is None else own.partial_fit(ROWS_OF_3, y)
+        assert listed(loaded.predict(X)) == listed(model.predict(X))
+        for learner in (model, loaded):
+            learner.partial_fit(X, y)
     assert 0 < model.memory_usage()["prediction"] <= model.memory_usage()["training"]
     model.save(path)
     saved = path.read_bytes()

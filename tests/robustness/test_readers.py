@@ -21,8 +21,9 @@ from omkl.groups import TemplateSet
 #: Damaged files of each format.
 N_FILES = 60
 TOKENS = [
-    b"\n", b"\t", b",", b'"', b":", b" ", b"\0", b"\xff", b"\xef\xbb\xbf", b"#", b"{", b"}", b"[" * 2000, b"]",
-    b"nan", b"1e999", b"-1", b"0", b"9" * 25, b"_", b"=", b"\r", b"\\", b"qid:", "é".encode(), b"x" * 5000,
+    b"\n", b"\t", b",", b'"', b":", b" ", b"\0", b"\xff", b"\xef\xbb\xbf", b"#", b"{", b"}",
+    b"[" * 2000, b"]", b"nan", b"1e999", b"-1", b"0", b"9" * 25, b"_", b"=", b"\r", b"\\", b"qid:",
+    "é".encode(), b"x" * 5000,
 ]  # fmt: skip
 CONLLU = (
     "# text = No"
@@ -103,10 +104,10 @@ def read(path):
         kind = find_format(path).holds
         if kind == "rows":
             open_stream(path, **target).read()
+        elif kind == "trees":
+            assert n_read == len(read_treebank(path))
         else:
-            assert n_read == len(
-                read_treebank(path) if kind == "trees" else read_sequences(path)[0]
-            )
+            assert n_read == len(read_sequences(path)[0])
 
 
 def refusal(path):
