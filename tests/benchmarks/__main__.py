@@ -5,7 +5,8 @@
     python -m tests.benchmarks -k "prox or trees"     tests whose names match, including studies
     python -m tests.benchmarks list                   list the tests
     python -m tests.benchmarks table FILE...          print the table of earlier runs
-    ... table FILE... -o docs/benchmarks.md           write it as a page; --json joins the runs in one file
+    ... table FILE... -o docs/benchmarks.md           write it as a page
+    ... table FILE... --json JOINED                   join the runs in one file, too
 
 Times are CPU seconds on one core (BLAS has one thread) unless the row says wall, the least of
 several rounds. The ratio beside a peer is omkl's time divided by its time: below 1, omkl is faster.
@@ -38,10 +39,10 @@ def merged(runs: list[dict]) -> dict:
     return {**runs[-1], "benchmarks": list(rows.values())}
 
 
-def one_row_a_line(found: dict) -> str:
+def one_row_a_line(results: dict) -> str:
     """Write JSON with one row a line, so that diffs are short."""
-    rows = ",\n".join(json.dumps(row) for row in found["benchmarks"])
-    about = json.dumps({name: value for name, value in found.items() if name != "benchmarks"})
+    rows = ",\n".join(map(json.dumps, results["benchmarks"]))
+    about = json.dumps({name: value for name, value in results.items() if name != "benchmarks"})
     return f'{about[:-1]}, "benchmarks": [\n{rows}\n]}}\n'
 
 
@@ -60,13 +61,13 @@ def main() -> int:
     if arguments.what == "table":
         if not arguments.files:
             parser.error("table needs the file that --json wrote")
-        found = merged([json.loads(Path(file).read_text()) for file in arguments.files])
+        results = merged([json.loads(Path(file).read_text()) for file in arguments.files])
         if arguments.json:
-            Path(arguments.json).write_text(one_row_a_line(found))
+            Path(arguments.json).write_text(one_row_a_line(results))
         if arguments.o:
-            Path(arguments.o).write_text(page(found))
+            Path(arguments.o).write_text(page(results))
         else:
-            print(table(found["benchmarks"]))
+            print(table(results["benchmarks"]))
         return 0
     marks = ["not large"] * arguments.quick + ["not study"] * (not arguments.k)
     options = [
@@ -77,13 +78,15 @@ def main() -> int:
         "-o",
         "addopts=--import-mode=importlib",
     ]
-    options += ["-k", arguments.k] if arguments.k else []
-    options += ["-m", " and ".join(marks)] if marks else []
+    if arguments.k:
+        options += ["-k", arguments.k]
+    if marks:
+        options += ["-m", " and ".join(marks)]
     if arguments.what == "list":
         return pytest.main([str(FOLDER), "--collect-only", *options])
-    found, code = run_by_file(options, arguments.json)
-    if found:
-        print("\n" + table(found["benchmarks"]))
+    results, code = run_by_file(options, arguments.json)
+    if results:
+        print("\n" + table(results["benchmarks"]))
     return code
 
 
@@ -94,10 +97,12 @@ def run_by_file(options: list[str], path: str | None) -> tuple[dict, int]:
     an interrupted run loses only one file.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    code, found = 0, {}
+    code = 0
+    results = {}
     with tempfile.TemporaryDirectory() as folder:
         for file in sorted(FOLDER.glob("test_*.py")):
-            part, started = Path(folder) / f"{file.stem}.json", time.perf_counter()
+            results_of_file = Path(folder) / f"{file.stem}.json"
+            started = time.perf_counter()
             command = [
                 sys.executable,
                 "-m",
@@ -107,21 +112,20 @@ def run_by_file(options: list[str], path: str | None) -> tuple[dict, int]:
                 "--benchmark-only",
                 "--benchmark-quiet",
             ]
-            command += [f"--benchmark-json={part}", "--tb=line", "-rs"]
+            command += [f"--benchmark-json={results_of_file}", "--tb=line", "-rs"]
             ended = subprocess.run(command, env={**os.environ, **threads}, check=False).returncode
             if ended == pytest.ExitCode.NO_TESTS_COLLECTED:
                 continue
             code = code or ended
-            if part.exists() and part.read_text():
-                found = merged(
-                    [found, json.loads(part.read_text())]
-                    if found
-                    else [json.loads(part.read_text())]
-                )
+            if results_of_file.exists() and results_of_file.read_text():
+                runs = [json.loads(results_of_file.read_text())]
+                if results:
+                    runs.insert(0, results)
+                results = merged(runs)
                 if path:
-                    Path(path).write_text(one_row_a_line(found))
+                    Path(path).write_text(one_row_a_line(results))
             print(f"{file.stem}: {time.perf_counter() - started:.0f} s", flush=True)
-    return found, code
+    return results, code
 
 
 if __name__ == "__main__":

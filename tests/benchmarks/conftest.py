@@ -8,8 +8,9 @@ import pytest
 from tests.benchmarks.measuring import CLOCKS, Measure
 
 PEERS = (
-    "celer", "conllu", "himalaya", "hmmlearn", "mklpy", "networkx", "numpy", "pandas", "polars", "pyarrow", "pyconll",
-    "python-crfsuite", "river", "scikit-learn", "scipy", "skglm", "ufal.chu_liu_edmonds", "ufal.udpipe",
+    "celer", "conllu", "himalaya", "hmmlearn", "mklpy", "networkx", "numpy", "pandas", "polars",
+    "pyarrow", "pyconll", "python-crfsuite", "river", "scikit-learn", "scipy", "skglm",
+    "ufal.chu_liu_edmonds", "ufal.udpipe",
 )  # fmt: skip
 TOOK: dict[str, dict[str, float]] = {}
 
@@ -37,13 +38,14 @@ def measure(benchmark, request):
 
 
 def versions():
-    found = {}
+    """Versions of the peers, by name."""
+    version_of = {}
     for name in PEERS:
         try:
-            found[name] = version(name)
+            version_of[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "missing"
-    return found
+            version_of[name] = "missing"
+    return version_of
 
 
 def pytest_benchmark_update_json(config, benchmarks, output_json):
@@ -54,7 +56,8 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
         | {"stats": {"min": row["stats"]["min"]}, "took": TOOK[row["fullname"]]}
         for row in output_json["benchmarks"]
     ]
-    date, commit = output_json["datetime"][:10], output_json["commit_info"]["id"]
+    date = output_json["datetime"][:10]
+    commit = output_json["commit_info"]["id"]
     brand = machine.get("cpu", {}).get("brand_raw") or machine["machine"]
     output_json.clear()
     # mean over five minutes, of all programs

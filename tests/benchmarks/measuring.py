@@ -29,7 +29,7 @@ from numba import njit
 
 LONG = 1.0  # seconds of a call that is repeated as rarely as possible
 # a peer's time limit: these seconds, or this multiple of omkl's time, whichever is larger
-PATIENCE, MUCH = (10.0, 200.0)
+PATIENCE, MUCH = 10.0, 200.0
 MAKING = 30.0  # seconds in which a peer must start and find its tolerance
 # largest floor to measure, in bytes, operations or rows; a larger one is extrapolated
 LARGEST = 1 << 28
@@ -47,9 +47,7 @@ ENVIRONMENTS_HOME = Path(os.environ.get("OMKL_PEERS", Path.home() / ".cache" / "
 
 
 class Floor(NamedTuple):
-    """Lower bound of a hot path: a function that does a part of its work, and the number of such
-    parts.
-    """
+    """Lower bound of a hot path: a function that does a part of its work, so many times."""
 
     kind: str
     function: Callable[[], object]
@@ -65,7 +63,9 @@ def stream(n_bytes: float) -> Floor:
 def product(m: int, k: int, n: int, dtype=np.float32) -> Floor:
     """Multiply an (m, k) by a (k, n) matrix; of many rows only a part."""
     rows = int(max(1, min(m, LARGEST // (k * n))))
-    a, b, out = np.ones((rows, k), dtype), np.ones((k, n), dtype), np.empty((rows, n), dtype)
+    a = np.ones((rows, k), dtype)
+    b = np.ones((k, n), dtype)
+    out = np.empty((rows, n), dtype)
     return Floor("product", lambda: np.dot(a, b, out), m / rows)
 
 
@@ -86,17 +86,16 @@ def gather(table: np.ndarray, n: float) -> Floor:
 
 
 class MissedError(Exception):
-    """Raised by a peer that does not reach the accuracy of the hot path; the table shows its
-    message.
-    """
+    """Raised by a peer that misses the accuracy of the hot path; the table shows the message."""
 
 
-def resident(what: str) -> int:
-    """Memory of this process in bytes, now ("VmRSS") or at its peak ("VmHWM"); 0 if the system does
-    not tell.
+def resident(field: str) -> int:
+    """Memory of this process in bytes, now ("VmRSS") or at its peak ("VmHWM").
+
+    It is 0 if the system does not tell.
     """
     with suppress(OSError), open("/proc/self/status") as lines:
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what))
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
     return 0
 
 
@@ -111,8 +110,9 @@ def run(function: Callable[[], object], n_calls: int, clock: Callable[[], float]
 def measured_with_memory(
     function: Callable[[], object], clock: Callable[[], float]
 ) -> tuple[float, int]:
-    """Seconds of one call, and the largest growth of the process in bytes, measured after free
-    memory is returned.
+    """Seconds of one call, and the largest growth of the process in bytes.
+
+    Free memory is returned to the system before.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -124,7 +124,7 @@ def measured_with_memory(
 def calls_that_last(
     function: Callable[[], object], seconds: float, clock: Callable[[], float]
 ) -> int:
-    """Number of calls that take about this time; the first call, which may compile, does not count."""
+    """Number of calls that take about this time, after a first call, which may compile."""
     if run(function, 1, clock) > LONG:
         return 1
     n_calls = 1
@@ -134,9 +134,7 @@ def calls_that_last(
 
 
 class Peer:
-    """Copy of this process that calls a peer on request, and answers with seconds or with a
-    message.
-    """
+    """Copy of this process that times a peer on request; answers with seconds or a message."""
 
     def __init__(
         self,
@@ -147,14 +145,17 @@ class Peer:
         once: bool = False,
         making: float = 0.0,
     ):
-        self._limit, self.word, self.seconds, self.bytes = max(limit, making), "", np.inf, 0
-        self._pipe, theirs = multiprocessing.Pipe()
-        arguments = (theirs, make, CLOCKS[clock], round_seconds, once)
+        self._limit = max(limit, making)
+        self.word = ""
+        self.seconds = np.inf
+        self.bytes = 0
+        self._pipe, pipe_of_copy = multiprocessing.Pipe()
+        arguments = (pipe_of_copy, make, CLOCKS[clock], round_seconds, once)
         self._process = multiprocessing.get_context("fork").Process(
             target=_serve, args=arguments, daemon=True
         )
         self._process.start()
-        theirs.close()
+        pipe_of_copy.close()
         self._receive()
         self._limit = limit
         if not self.word:
@@ -196,14 +197,20 @@ def _serve(pipe, make, clock, round_seconds, once) -> None:
     """Make the function, then time it at each request; runs in the copy."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     warnings.simplefilter("ignore")
     try:
         function = make()
         pipe.send(None)
         timed = getattr(function, "seconds", partial(run, function, clock=clock))
-        n_calls = 1 if once else calls_that_last(function, round_seconds, clock)
-        pipe.send(0 if once else measured_with_memory(function, clock)[1])
+        if once:
+            n_calls = 1
+            n_bytes = 0
+        else:
+            n_calls = calls_that_last(function, round_seconds, clock)
+            _, n_bytes = measured_with_memory(function, clock)
+        pipe.send(n_bytes)
         while pipe.recv():
             pipe.send(timed(n_calls))
     except ImportError:
@@ -216,7 +223,7 @@ def _serve(pipe, make, clock, round_seconds, once) -> None:
 
 @cache
 def environment(name: str) -> Path | None:
-    """Interpreter of a peer's own virtual environment, made if it is missing; None if that fails."""
+    """Interpreter of a peer's own environment, which is made if missing; None if that fails."""
     folder = ENVIRONMENTS_HOME / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (folder / "complete").exists():
@@ -243,8 +250,9 @@ def elsewhere(name: str, **inputs) -> Callable[[], Callable[[], object]]:
 
 
 class Elsewhere:
-    """Script in another environment that reads numbers of calls, and writes the seconds of one
-    call, or a message.
+    """Script in another environment that measures calls.
+
+    It reads numbers of calls, and writes the seconds of one call, or a message.
     """
 
     def __init__(self, python: Path, script: Path, inputs: dict):
@@ -270,12 +278,11 @@ class Elsewhere:
 
 
 class Measure:
-    """Measures a function, its floor and its peers, and writes the times to the benchmark's
-    ``extra_info``.
-    """
+    """Measures a function, its floor and its peers; writes times to ``benchmark.extra_info``."""
 
     def __init__(self, benchmark, quick: bool):
-        self._benchmark, self.quick = benchmark, quick
+        self._benchmark = benchmark
+        self.quick = quick
 
     def __call__(
         self,
@@ -294,59 +301,68 @@ class Measure:
         ``peers`` are, by name, functions that return the function to be timed; they are called in a
         process of their own, and may raise ``ImportError`` or ``MissedError``. They are slow, and
         drop out, where they are not made within :data:`MAKING` seconds, or have no answer within
-        ``limit`` seconds, or earlier where that is
-        :data:`MUCH` times what omkl takes. ``size`` is what growth is told along. ``once`` is for what takes many
-        seconds: no call before the one that counts. ``notes`` are figures to be printed in the
-        table.
+        ``limit`` seconds, or earlier where that is :data:`MUCH` times what omkl takes. ``size`` is
+        what growth is told along. ``once`` is for what takes many seconds: no call before the one
+        that counts. ``notes`` are figures to be printed in the table.
         """
-        round_seconds, tick = 0.01 if self.quick else 0.05, CLOCKS[clock]
+        tick = CLOCKS[clock]
         # a busy machine makes no peer slow
         crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-        limit *= crowd / (3 if self.quick else 1)
+        round_seconds = 0.05
+        limit *= crowd
+        if self.quick:
+            round_seconds = 0.01
+            limit /= 3
         with ExitStack() as stack:
-            n_calls = 1 if once else calls_that_last(function, round_seconds, tick)
+            n_calls = 1
             if not once:
-                limit = min(
-                    limit, crowd * max(PATIENCE, MUCH * run(function, 1, time.perf_counter))
-                )
-            beside = {
-                name: stack.enter_context(
-                    closing(Peer(make, clock, round_seconds, limit, once, crowd * MAKING))
-                )
-                for name, make in (peers or {}).items()
-            }
-            n_floor = calls_that_last(floor.function, round_seconds, tick) if floor else 0
-            floors, memory = [], measured_with_memory(function, tick)
-            own = [memory[0]] if once or memory[0] > LONG else []
+                n_calls = calls_that_last(function, round_seconds, tick)
+                patience = max(PATIENCE, MUCH * run(function, 1, time.perf_counter))
+                limit = min(limit, crowd * patience)
+            running = {}
+            for name, make in (peers or {}).items():
+                peer = Peer(make, clock, round_seconds, limit, once, crowd * MAKING)
+                running[name] = stack.enter_context(closing(peer))
+            if floor:
+                n_floor = calls_that_last(floor.function, round_seconds, tick)
+            first_seconds, n_bytes = measured_with_memory(function, tick)
+            is_long = once or first_seconds > LONG
+            times = [first_seconds] if is_long else []
+            floors = []
 
-            def others():
+            def measure_others():
                 if floor:
                     floors.append(floor.times * run(floor.function, n_floor, tick))
-                for peer in beside.values():
+                for peer in running.values():
                     peer.round()
 
             if once:
-                self._benchmark.pedantic(others, rounds=1)
+                self._benchmark.pedantic(measure_others, rounds=1)
             else:
-                target = lambda: own.append(run(function, n_calls, tick))  # noqa: E731
-                rounds = 1 if own else 3 if self.quick or memory[0] > 0.2 else 7
-                self._benchmark.pedantic(target, setup=others, rounds=rounds)
+                target = lambda: times.append(run(function, n_calls, tick))  # noqa: E731
+                rounds = 7
+                if is_long:
+                    rounds = 1
+                elif self.quick or first_seconds > 0.2:
+                    rounds = 3
+                self._benchmark.pedantic(target, setup=measure_others, rounds=rounds)
+        seconds = min(times)
         self._benchmark.extra_info.update(
-            seconds=min(own),
+            seconds=seconds,
             clock=clock,
-            megabytes=memory[1] / 1e6,
+            megabytes=n_bytes / 1e6,
             floor=min(floors) if floor else None,
             floor_kind=floor.kind if floor else None,
-            multiple=min(own) / min(floors) if floor else None,
-            peers={name: peer.word or min(own) / peer.seconds for name, peer in beside.items()},
+            multiple=seconds / min(floors) if floor else None,
+            peers={name: peer.word or seconds / peer.seconds for name, peer in running.items()},
             peers_megabytes={
-                name: peer.bytes / 1e6 for name, peer in beside.items() if not peer.word
+                name: peer.bytes / 1e6 for name, peer in running.items() if not peer.word
             },
             size=size,
             notes={},
         )
         self.note(**notes)
-        return min(own)
+        return seconds
 
     def note(self, **notes) -> None:
         """Add figures to the row."""

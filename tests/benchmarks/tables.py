@@ -22,35 +22,33 @@ def seconds_in_words(seconds: float) -> str:
 
 def cells_of(row: dict, number: int | None = None) -> list[str]:
     """Return one line of the table; ``number`` refers to the note on its multiple of the floor."""
-    found = row["extra_info"]
-    if "seconds" not in found:
-        return [
-            name_of(row),
-            seconds_in_words(row["stats"]["min"]) + " wall",
-            "",
-            "",
-            "",
-            "",
-            notes_of(found),
-        ]
-    peers = [
-        f"{name} {p if isinstance(p, str) else format(p, '.2g')}"
-        for name, p in found["peers"].items()
-    ]
-    return [
-        name_of(row),
-        seconds_in_words(found["seconds"]) + (" wall" if found["clock"] == "wall" else ""),
-        f"{seconds_in_words(found['floor'])} {found['floor_kind']}" if found["floor"] else "",
-        f"{found['multiple']:.3g}" + (f" [{number}]" if number else "") if found["floor"] else "",
-        f"{found['megabytes']:.0f}" if found["megabytes"] >= 1 else "",
-        ", ".join(peers),
-        notes_of(found),
-    ]
+    figures = row["extra_info"]
+    cells = dict.fromkeys(HEAD, "")
+    cells["hot path"] = name_of(row)
+    cells["notes"] = notes_of(figures)
+    if "seconds" not in figures:
+        cells["time"] = seconds_in_words(row["stats"]["min"]) + " wall"
+        return list(cells.values())
+    cells["time"] = seconds_in_words(figures["seconds"])
+    if figures["clock"] == "wall":
+        cells["time"] += " wall"
+    if figures["floor"]:
+        cells["floor"] = f"{seconds_in_words(figures['floor'])} {figures['floor_kind']}"
+        cells["multiple"] = f"{figures['multiple']:.3g}"
+        if number:
+            cells["multiple"] += f" [{number}]"
+    if figures["megabytes"] >= 1:
+        cells["MB"] = f"{figures['megabytes']:.0f}"
+    peers = []
+    for name, ratio in figures["peers"].items():
+        peers.append(f"{name} {ratio}" if isinstance(ratio, str) else f"{name} {ratio:.2g}")
+    cells["omkl's time / peer's"] = ", ".join(peers)
+    return list(cells.values())
 
 
-def notes_of(found: dict) -> str:
+def notes_of(figures: dict) -> str:
     return ", ".join(
-        f"{name.replace('_', ' ')} {value}" for name, value in found.get("notes", {}).items()
+        f"{name.replace('_', ' ')} {value}" for name, value in figures.get("notes", {}).items()
     )
 
 
@@ -73,10 +71,8 @@ def reason_of(row: dict) -> str:
 
 def reasons_of(rows: list[dict]) -> dict[str, int]:
     """The reasons of all rows, numbered."""
-    return {
-        reason: number
-        for number, reason in enumerate(dict.fromkeys(filter(None, map(reason_of, rows))), 1)
-    }
+    reasons = dict.fromkeys(filter(None, map(reason_of, rows)))
+    return {reason: number for number, reason in enumerate(reasons, 1)}
 
 
 def multiple_of(row: dict) -> float:
@@ -96,15 +92,13 @@ def growth(rows: list[dict]) -> list[str]:
     for key, points in series.items():
         points = sorted(set(points))
         if len(points) > 1:
-            powers = [
-                np.log(b[1] / a[1]) / np.log(b[0] / a[0])
-                for a, b in pairwise(points)
-                if b[0] > a[0]
-            ]
-            lines.append(
-                f"{key}: {', '.join(f'{size:g}' for size, _ in points)}:"
-                f" {', '.join(f'{p:.2f}' for p in powers)}"
-            )
+            powers = []
+            for (size, seconds), (next_size, next_seconds) in pairwise(points):
+                if next_size > size:
+                    power = np.log(next_seconds / seconds) / np.log(next_size / size)
+                    powers.append(f"{power:.2f}")
+            sizes = [f"{size:g}" for size, _ in points]
+            lines.append(f"{key}: {', '.join(sizes)}: {', '.join(powers)}")
     return lines
 
 
@@ -115,12 +109,12 @@ def summary(rows: list[dict]) -> str:
     wall, cpu, of_peers = (
         sum(row["took"][name] for row in rows) / 60 for name in ("wall", "cpu", "children")
     )
-    known = sum(bool(reason_of(row)) for row in floored)
+    explained = sum(bool(reason_of(row)) for row in floored)
     return (
         f"{len(rows)} rows took {wall:.1f} minutes with all that they need, {cpu + of_peers:.1f} of"
         f" them CPU time, of which {of_peers:.1f} of peers; of {len(floored)} rows with a floor,"
-        f" {near} are within {GOOD:g} times of it, {known} say why they are not, and"
-        f" {len(floored) - near - known} do not."
+        f" {near} are within {GOOD:g} times of it, {explained} say why they are not,"
+        f" and {len(floored) - near - explained} do not."
     )
 
 
@@ -133,25 +127,20 @@ def table(rows: list[dict]) -> str:
     text = "\n".join(
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines
     )
-    parts = [
-        text,
-        "\n".join(f"[{number}] {reason}" for reason, number in reasons.items()),
-        summary(rows),
-    ]
+    footnotes = "\n".join(f"[{number}] {reason}" for reason, number in reasons.items())
+    paragraphs = [text, footnotes, summary(rows)]
     if powers := growth(rows):
-        parts.append(
-            "\n".join(
-                ["Power of the size by which time grows, from each size to the next:", *powers]
-            )
-        )
-    return "\n\n".join(filter(None, parts))
+        heading = "Power of the size by which time grows, from each size to the next:"
+        paragraphs.append("\n".join([heading, *powers]))
+    return "\n\n".join(filter(None, paragraphs))
 
 
-def page(found: dict[str, Any]) -> str:
-    """Return the results as a Markdown page: ratios to peers first, then one section for each file."""
-    rows, machine = found["benchmarks"], found["machine"]
+def page(results: dict[str, Any]) -> str:
+    """Return the results as a Markdown page: ratios to peers, then one section for each file."""
+    rows = results["benchmarks"]
     reasons = reasons_of(sorted(rows, key=lambda row: -multiple_of(row)))
-    parts = [
+    versions = [f"{name} {number}" for name, number in results["peers"].items()]
+    paragraphs = [
         "# Benchmarks",
         (
             "<!-- made by `python -m tests.benchmarks table docs/benchmarks.json -o"
@@ -164,31 +153,31 @@ def page(found: dict[str, Any]) -> str:
         ),
         _peer_table(rows),
         (
-            f"Measured {_when(rows, found)}, on one core of {machine}. Times are CPU seconds of one"
-            " call, the least of several rounds, unless marked *wall*. MB is the growth of memory"
-            " during a call. The *floor* is the time of the operations that no implementation can"
-            " avoid, such as reading these bytes or multiplying these matrices. Measure again with"
-            " `python -m tests.benchmarks`."
+            f"Measured {_when(rows, results)}, on one core of {results['machine']}. Times are CPU"
+            " seconds of one call, the least of several rounds, unless marked *wall*. MB is the"
+            " growth of memory during a call. The *floor* is the time of the operations that no"
+            " implementation can avoid, such as reading these bytes or multiplying these matrices."
+            " Measure again with `python -m tests.benchmarks`."
         ),
-        "Versions: "
-        + ", ".join(f"{name} {number}" for name, number in found["peers"].items())
-        + ".",
+        f"Versions: {', '.join(versions)}.",
     ]
     sections = groupby(
         sorted(rows, key=lambda row: row["fullname"].partition("::")[0]),
         lambda row: name_of(row).partition(":")[0],
     )
     for section, members in sections:
-        own = list(members)
-        parts += [f"## {section.replace('_', ' ').capitalize()}", _markdown_table(own, reasons)]
-        if _when(own, found) != _when(rows, found):
-            parts.insert(-1, f"Measured {_when(own, found)}.")
+        section_rows = list(members)
+        paragraphs.append(f"## {section.replace('_', ' ').capitalize()}")
+        if _when(section_rows, results) != _when(rows, results):
+            paragraphs.append(f"Measured {_when(section_rows, results)}.")
+        paragraphs.append(_markdown_table(section_rows, reasons))
     if reasons:
-        parts.append(f"## Above {GOOD:g} times the floor")
-        parts.append("\n".join(f"{number}. {reason}" for reason, number in reasons.items()))
+        paragraphs.append(f"## Above {GOOD:g} times the floor")
+        paragraphs.append("\n".join(f"{number}. {reason}" for reason, number in reasons.items()))
     if powers := growth(rows):
-        parts += ["## Exponents by which times grow with the size of the input", _bullets(powers)]
-    return "\n\n".join(parts) + "\n"
+        paragraphs.append("## Exponents by which times grow with the size of the input")
+        paragraphs.append("\n".join(f"- {power}" for power in powers))
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _peer_table(rows: list[dict]) -> str:
@@ -200,17 +189,18 @@ def _peer_table(rows: list[dict]) -> str:
             if not isinstance(ratio, str):
                 ratios.setdefault((task, peer), []).append(ratio)
     lines = ["| task | peer | omkl's time / peer's | rows |", "|---|---|---|---|"]
-    for (task, peer), found in sorted(ratios.items()):
-        spread = f" ({min(found):.2g} to {max(found):.2g})" if len(found) > 1 else ""
-        lines.append(f"| {task} | {peer} | {np.median(found):.2g}{spread} | {len(found)} |")
+    for (task, peer), of_rows in sorted(ratios.items()):
+        cell = f"{np.median(of_rows):.2g}"
+        if len(of_rows) > 1:
+            cell += f" ({min(of_rows):.2g} to {max(of_rows):.2g})"
+        lines.append(f"| {task} | {peer} | {cell} | {len(of_rows)} |")
     return "\n".join(lines)
 
 
-def _when(rows: list[dict], found: dict[str, Any]) -> str:
+def _when(rows: list[dict], results: dict[str, Any]) -> str:
     """Return the days and commits at which rows were measured."""
-    moments = {
-        (row["date"], row["commit"][:10]) for row in (row.get("measured", found) for row in rows)
-    }
+    runs = [row.get("measured", results) for row in rows]
+    moments = {(run["date"], run["commit"][:10]) for run in runs}
     return " and ".join(f"on {date} at commit {commit}" for date, commit in sorted(moments))
 
 
@@ -222,7 +212,3 @@ def _markdown_table(rows: list[dict], reasons: dict[str, int]) -> str:
     return "\n".join(
         "| " + " | ".join(line[j].replace("|", "\\|") for j in used) + " |" for line in table
     )
-
-
-def _bullets(lines: list[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)

@@ -41,10 +41,11 @@ def cases(*others):
     A quick run, and the widest shape always, take the first of each.
     """
     first = [options[0] for options in others]
-    small = [(shape, *options) for shape in SHAPES for options in product(*others)]
-    return [pytest.param(*case, marks=[large] * (list(case[1:]) != first)) for case in small] + [
-        pytest.param(WIDE, *first, marks=large)
-    ]
+    parameters = []
+    for shape, *options in product(SHAPES, *others):
+        marks = [] if options == first else [large]
+        parameters.append(pytest.param(shape, *options, marks=marks))
+    return [*parameters, pytest.param(WIDE, *first, marks=large)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,21 +59,23 @@ def compiled():
 
 
 def design_of(m, n, condition, seed=0):
-    """Draw normal columns, independent or with a covariance whose spectrum falls as 1, 1/2, ...,
-    1/m.
-    """
+    """Draw normal columns: independent, or mixed by a matrix with singular values 1, ..., 1/m."""
     rng = np.random.default_rng(seed)
     A = np.empty((m, n), order="F")
-    root = (
-        np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1)
-        if condition == "bad"
-        else None
-    )
+    if condition == "bad":
+        root = np.linalg.qr(rng.normal(size=(m, m)))[0] / np.arange(1, m + 1)
     for start in range(0, n, 4096):
         block = rng.normal(size=(m, min(4096, n - start)))
-        A[:, start : start + 4096] = block if root is None else root @ block
-    signal = A[:, rng.choice(n, min(40, n // 8), replace=False)] @ rng.normal(size=min(40, n // 8))
-    return A, signal + (1.0 if condition == "well" else 0.1 * signal.std()) * rng.normal(size=m)
+        if condition == "bad":
+            block = root @ block
+        A[:, start : start + 4096] = block
+    n_informative = min(40, n // 8)
+    informative = rng.choice(n, n_informative, replace=False)
+    signal = A[:, informative] @ rng.normal(size=n_informative)
+    noise = 1.0
+    if condition == "bad":
+        noise = 0.1 * signal.std()
+    return A, signal + noise * rng.normal(size=m)
 
 
 def problem_of(A, y, loss, share, size=1):
@@ -87,7 +90,8 @@ def peer(make_model, problem):
     """Return the fit of a package's model at the loosest tolerance that reaches the gap."""
 
     def make():
-        A, y = problem.design.matrix, targets_of(problem)
+        A = problem.design.matrix
+        y = targets_of(problem)
         for tol in TOLERANCES:
             coef = np.atleast_2d(make_model(problem, tol).fit(A, y).coef_).T.ravel()
             active = np.flatnonzero(coef)
@@ -111,7 +115,8 @@ def _whole_groups(problem, groups, coef):
 
 
 def skglm(problem, tol):
-    package, size = import_module("skglm"), int(problem.groups.blocks.sizes[0])
+    package = import_module("skglm")
+    size = int(problem.groups.blocks.sizes[0])
     if size > 1:
         return package.GroupLasso(groups=size, alpha=problem.alpha, tol=tol, fit_intercept=False)
     model = package.SparseLogisticRegression if problem.loss.classifies else package.Lasso
@@ -119,7 +124,8 @@ def skglm(problem, tol):
 
 
 def celer(problem, tol):
-    package, size = import_module("celer"), int(problem.groups.blocks.sizes[0])
+    package = import_module("celer")
+    size = int(problem.groups.blocks.sizes[0])
     if size > 1:
         return package.GroupLasso(groups=size, alpha=problem.alpha, tol=tol, fit_intercept=False)
     if problem.loss.classifies:
@@ -156,14 +162,15 @@ def adelie(problem, alphas, gap, kind=None):
 
 
 def a_pass(problem):
-    A, rho = problem.design.matrix, np.ones((problem.design.matrix.shape[0], problem.n_outputs))
+    A = problem.design.matrix
+    rho = np.ones((A.shape[0], problem.n_outputs))
     return Floor("pass", lambda: A.T @ rho)
 
 
 def measure_solver(measure, problem, names, size=None):
     """Measure one alpha, against adelie and the given peers."""
-    known = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
-    peers = {name: peer(known[name], problem) for name in names}
+    packages = {"skglm": skglm, "celer": celer, "sklearn": sklearn}
+    peers = {name: peer(packages[name], problem) for name in names}
     measure_beside(measure, problem, {**peers, "adelie": adelie(problem, problem.alpha, GAP)}, size)
 
 
@@ -180,7 +187,9 @@ def measure_beside(measure, problem, peers, size=None):
     ("shape", "condition", "share"), cases(["well", "bad"], [0.1, 0.01]), ids=str
 )
 def test_lasso(measure, shape, condition, share, loss):
-    names = ["skglm", "celer", *(["sklearn"] if condition == "well" else [])]
+    names = ["skglm", "celer"]
+    if condition == "well":
+        names.append("sklearn")
     measure_solver(measure, problem_of(*design_of(*shape, condition), loss, share), names)
 
 

@@ -1,6 +1,4 @@
-"""Streams that change: errors against the average of all iterates, the last one, SGD, and trees of
-river.
-"""
+"""Streams that change: errors against averages of all iterates, the last one, SGD, and trees."""
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from omkl.online.trainer import OnlineTrainer
 
 N, CHANGE, BLOCK = 20_000, 10_000, 100
 #: Rows whose errors are counted: all but the first, and after the change, if there is one.
-PARTS = {
+RANGES = {
     "all": (1000, N),
     "0-500 after": (CHANGE, CHANGE + 500),
     "500-2,000 after": (CHANGE + 500, CHANGE + 2000),
@@ -23,20 +21,22 @@ RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def rows(seed, sign_of, d=3, wrong=0.1):
-    """Draw rows whose class depends on a linear term, and on another one times a sign; some labels
-    are wrong.
+    """Draw rows whose class depends on a linear term, and on another one times a sign.
+
+    Some labels are wrong.
     """
     rng = np.random.default_rng(seed)
-    X, sign = rng.normal(size=(N, d)), sign_of(np.arange(N), rng)
-    return X, ((X[:, 0] + sign * 2 * np.sin(2 * X[:, 1]) > 0) ^ (rng.random(N) < wrong)).astype(int)
+    X = rng.normal(size=(N, d))
+    sign = sign_of(np.arange(N), rng)
+    f = X[:, 0] + sign * 2 * np.sin(2 * X[:, 1])
+    return X, ((f > 0) ^ (rng.random(N) < wrong)).astype(int)
 
 
 def turning(seed, d=10, wrong=0.05):
-    """Draw rows whose class depends on a direction that turns once around, and on a term that
-    stays.
-    """
+    """Draw rows whose class depends on a direction that turns once, and on a term that stays."""
     rng = np.random.default_rng(seed)
-    X, angle = rng.normal(size=(N, d)), 2 * np.pi * np.arange(N) / N
+    X = rng.normal(size=(N, d))
+    angle = 2 * np.pi * np.arange(N) / N
     f = np.cos(angle) * X[:, 0] + np.sin(angle) * X[:, 1] + 0.5 * np.sin(2 * X[:, 2])
     return X, ((f > 0) ^ (rng.random(N) < wrong)).astype(int)
 
@@ -45,24 +45,20 @@ def from_river(name):
     """Read the rows of a generator of river, scaled by the first ones."""
     synth = pytest.importorskip("river.datasets.synth")
     if name == "hyperplane":
-        own = {
-            "n_features": 10,
-            "n_drift_features": 5,
-            "mag_change": 0.001,
-            "noise_percentage": 0.05,
-        }
-        stream = synth.Hyperplane(seed=0, **own)
+        stream = synth.Hyperplane(
+            n_features=10, n_drift_features=5, mag_change=0.001, noise_percentage=0.05, seed=0
+        )
     else:
-        make, kind, before, after, own = {
-            "SEA": (synth.SEA, "variant", 0, 3, {"noise": 0.1}),
-            "Agrawal": (synth.Agrawal, "classification_function", 0, 2, {}),
-        }[name]
-        parts = [
-            make(**{kind: value}, **own, seed=seed) for seed, value in enumerate((before, after))
-        ]
-        stream = synth.ConceptDriftStream(*parts, position=CHANGE, width=100, seed=0)
-    pairs = [(list(map(float, x.values())), int(y)) for x, y in stream.take(N)]
-    X, y = np.array([x for x, _ in pairs]), np.array([y for _, y in pairs])
+        if name == "SEA":
+            before = synth.SEA(variant=0, noise=0.1, seed=0)
+            after = synth.SEA(variant=3, noise=0.1, seed=1)
+        else:
+            before = synth.Agrawal(classification_function=0, seed=0)
+            after = synth.Agrawal(classification_function=2, seed=1)
+        stream = synth.ConceptDriftStream(before, after, position=CHANGE, width=100, seed=0)
+    rows_and_labels = list(stream.take(N))
+    X = np.array([list(map(float, row.values())) for row, _ in rows_and_labels])
+    y = np.array([int(label) for _, label in rows_and_labels])
     return (X - X[:1000].mean(axis=0)) / X[:1000].std(axis=0), y
 
 
@@ -83,7 +79,9 @@ STREAMS = {
 @njit(cache=True)
 def sgd(Z, y, rate, alpha=1e-5):
     """Return the mistakes of stochastic gradient descent on the hinge loss; labels are -1 and 1."""
-    w, constant, wrong = np.zeros(Z.shape[1]), 0.0, np.zeros(len(y))
+    w = np.zeros(Z.shape[1])
+    constant = 0.0
+    wrong = np.zeros(len(y))
     for i in range(len(y)):
         score = constant + np.dot(w, Z[i])
         wrong[i] = (score > 0) != (y[i] > 0)
@@ -95,10 +93,12 @@ def sgd(Z, y, rate, alpha=1e-5):
 
 
 def learned(X, y, **options):
-    """Predict each block before learning it; return the model, and errors of the average and of the
-    last iterate.
+    """Predict each block before learning it.
+
+    Returns the model, and errors of the average and of the last iterate.
     """
-    meter, wrong = ProgressiveValidation(BLOCK), np.zeros(len(y))
+    meter = ProgressiveValidation(BLOCK)
+    wrong = np.zeros(len(y))
     kernels = ["linear", "gaussian:features=100"]
     model = OnlineMKLClassifier(kernels, random_state=0, callbacks=[meter], **options)
     for low in range(0, len(y), BLOCK):
@@ -111,7 +111,8 @@ def learned(X, y, **options):
 
 def trees(X, y):
     """Return the mistakes of an adaptive Hoeffding tree and of an adaptive random forest."""
-    tree, forest = pytest.importorskip("river.tree"), pytest.importorskip("river.forest")
+    tree = pytest.importorskip("river.tree")
+    forest = pytest.importorskip("river.forest")
     wrong = {
         "adaptive tree": tree.HoeffdingAdaptiveTreeClassifier(seed=0),
         "ARF": forest.ARFClassifier(seed=0),
@@ -127,16 +128,19 @@ def trees(X, y):
 
 
 def best_sgd(model, X, y):
-    """Return the errors of SGD on the columns and the Fourier features of a model, with the best of
-    its rates.
-    """
+    """Return the errors of SGD, with its best rate, on columns and Fourier features of a model."""
     inner = model.model_
-    tokens = inner.codec.encode(
-        model._task().read(TrainingBlock(X, y), False), inner.trainer
-    ).tokens
+    examples = model._task().read(TrainingBlock(X, y), False)
+    tokens = inner.codec.encode(examples, inner.trainer).tokens
     maps = [bank for bank in inner.trainer.banks if isinstance(bank, FeatureMapBank)]
     Z = np.hstack([X, *(bank.features_of(tokens, np.arange(len(y))) for bank in maps)])
     return min((sgd(Z, 2.0 * y - 1.0, rate) for rate in RATES), key=np.mean)
+
+
+def percent(wrong, range_name):
+    """Percent of errors in one of the :data:`RANGES`."""
+    low, high = RANGES[range_name]
+    return 100 * wrong[low:high].mean()
 
 
 @pytest.mark.study
@@ -144,25 +148,22 @@ def best_sgd(model, X, y):
 def test_drift(measure, name, monkeypatch, capsys):
     X, y = STREAMS[name]()
     model, errors, last = learned(X, y)
-    found = [row for record in model.history_ for row in record.get("changes", [])]
+    changes = []
+    for record in model.history_:
+        changes += record.get("changes", [])
     rivals = {"omkl": errors, "last iterate": last, "omkl, crf": learned(X, y, loss="crf")[1]}
     with monkeypatch.context() as without:
         without.setattr(OnlineTrainer, "watch", lambda trainer: None)
         rivals["average of all"] = learned(X, y)[1]
     rivals |= {"SGD, best rate": best_sgd(model, X, y), **trees(X, y)}
     with capsys.disabled():
-        print(f"\n{name}: percent of errors; changes found at {found}")
+        print(f"\n{name}: percent of errors; changes found at {changes}")
         for rival, wrong in rivals.items():
-            parts = [
-                f"{part} {100 * wrong[low:high].mean():5.2f}" for part, (low, high) in PARTS.items()
-            ]
-            print(f"{rival:>15} | {' | '.join(parts)}")
-    measure(
-        lambda: OnlineMKLClassifier(
-            ["linear", "gaussian:features=100"], random_state=0
-        ).partial_fit(X, y)
-    )
-    mean = {rival: 100 * wrong[slice(*PARTS["all"])].mean() for rival, wrong in rivals.items()}
+            cells = [f"{range_name} {percent(wrong, range_name):5.2f}" for range_name in RANGES]
+            print(f"{rival:>15} | {' | '.join(cells)}")
+    kernels = ["linear", "gaussian:features=100"]
+    measure(lambda: OnlineMKLClassifier(kernels, random_state=0).partial_fit(X, y))
+    mean = {rival: percent(wrong, "all") for rival, wrong in rivals.items()}
     measure.note(
         error=mean["omkl"],
         average_of_all=mean["average of all"],

@@ -35,7 +35,7 @@ class GradientCounter:
         trainer.loss.value_and_gradient = counted
 
     def on_round(self, trainer, step):
-        """Have every round told, so that none is learned in a compiled pass, which calls no loss."""
+        """Have every round told: a compiled pass would not call the loss."""
 
 
 def test_gram_matrices(measure, fold):
@@ -68,52 +68,58 @@ def by_crfsuite(images, letters, path):
 def by_svc(images, letters):
     from sklearn.svm import SVC
 
-    X, y = np.concatenate(images), np.concatenate(letters)
+    X = np.concatenate(images)
+    y = np.concatenate(letters)
     return lambda: SVC(C=10, gamma=0.1).fit(X, y)
 
 
 @pytest.mark.parametrize("case", ["linear", "MKL"])
 def test_ocr_20_epochs(measure, fold, tmp_path, case):
-    """Train 20 epochs; the floor reads and adds every Gram row that an updated coefficient needs."""
+    """Train 20 epochs; the floor adds every Gram row that an updated coefficient needs."""
     images, letters = fold[0]
-    kernels, n = (KERNELS if case == "MKL" else ["linear"]), sum(map(len, images))
+    n = sum(map(len, images))
+    if case == "MKL":
+        kernels = KERNELS
+        width = n
+        n_rows = 2
+        peers = {"SVC": lambda: by_svc(images, letters)}
+    else:
+        kernels = ["linear"]
+        width = images[0].shape[1]
+        n_rows = 1
+        peers = {"CRFsuite": lambda: by_crfsuite(images, letters, tmp_path / "crfsuite")}
     counter = GradientCounter()
     SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False, callbacks=[counter]).fit(
         images, letters
     )
-    width = n if case == "MKL" else images[0].shape[1]
-    stack, target = np.ones((500, width), np.float32), np.zeros((26, width), np.float32)
+    stack = np.ones((500, width), np.float32)
+    target = np.zeros((26, width), np.float32)
 
     def axpys():
         for i in range(500):
             target[i % 26] += np.float32(0.5) * stack[i]
 
-    floor = Floor("axpy", axpys, counter.moved * (2 if case == "MKL" else 1) / 500)
-    records = []
+    floor = Floor("axpy", axpys, counter.moved * n_rows / 500)
+    seconds = []
 
     def fit():
-        records.append(
-            SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False)
-            .fit(images, letters)
-            .history_
-        )
+        labeler = SequenceLabeler(kernels, epochs=20, random_state=0, verbose=False)
+        history = labeler.fit(images, letters).history_
+        seconds.append(sum(record["seconds"] for record in history))
 
-    peers = {"SVC": lambda: by_svc(images, letters)} if case == "MKL" else {}
-    peers = peers or {"CRFsuite": lambda: by_crfsuite(images, letters, tmp_path / "crfsuite")}
     measure(fit, floor=floor, peers=peers, letters=n)
-    measure.note(passes=min(sum(record["seconds"] for record in history) for history in records))
+    measure.note(passes=min(seconds))
 
 
 def test_kernel_scoring(measure, fold):
-    """Predict; the floor is the inner products with the support and two products with the
-    coefficients, by BLAS.
-    """
+    """Predict; the floor is products by BLAS, with the support and with the coefficients."""
     (images, letters), (test_images, _) = fold
     labeler = SequenceLabeler(KERNELS, random_state=0, verbose=False).fit(images, letters)
     test = test_images[:250]
     X = np.concatenate(test).astype(np.float32)
     bank = next(b for b in labeler.predictor_.banks if hasattr(b, "_coefficients"))
-    support, coefficients = bank._supports["x"].X, bank._coefficients
+    support = bank._supports["x"].X
+    coefficients = bank._coefficients
 
     def products():
         inner = X @ support.T
@@ -136,9 +142,10 @@ def test_kernel_scoring(measure, fold):
 def test_kernel_rows(measure, kernel):
     """Compute kernels of 200 vectors with 5000 others, of 128 columns."""
     rng = np.random.default_rng(0)
-    X, Z = rng.random((200, 128)), rng.random((5000, 128))
+    X = rng.random((200, 128))
+    Z = rng.random((5000, 128))
     fitted = as_kernel(kernel).fit(Z)
-    sums = kernel in ("laplacian", "chi2")
+    sums_differences = kernel in ("laplacian", "chi2")
 
     def sklearn():
         from sklearn.metrics import pairwise
@@ -148,9 +155,12 @@ def test_kernel_rows(measure, kernel):
             "quadratic": "polynomial",
             "gaussian": "rbf",
         }.get(kernel, kernel)
-        function = pairwise.PAIRWISE_KERNEL_FUNCTIONS["chi2" if kernel == "chi2" else name]
+        function = pairwise.PAIRWISE_KERNEL_FUNCTIONS[name]
         return lambda: function(X, Z)
 
-    # sums of absolute differences cannot use a matrix product: each pair reads a row
-    floor = stream(8 * 200 * 5000 * 128) if sums else product(200, 128, 5000, np.float64)
+    if sums_differences:
+        # sums of absolute differences cannot use a matrix product: each pair reads a row
+        floor = stream(8 * 200 * 5000 * 128)
+    else:
+        floor = product(200, 128, 5000, np.float64)
     measure(lambda: fitted(X, Z), floor=floor, peers={"sklearn": sklearn})

@@ -1,6 +1,4 @@
-"""Streams of rows: kernels on a budget, random features, explicit groups, growth; against other
-libraries.
-"""
+"""Streams of rows: budgets, random features, groups, growth; against other libraries."""
 
 from itertools import cycle
 
@@ -27,7 +25,8 @@ CASES = {
 def clusters(n, d, seed, wrong=0.05):
     """Draw seven classes of many clusters each, which no linear model separates."""
     world = np.random.default_rng(99)
-    centers, classes = 1.2 * world.normal(size=(60, d)), world.integers(0, 7, size=60)
+    centers = 1.2 * world.normal(size=(60, d))
+    classes = world.integers(0, 7, size=60)
     rng = np.random.default_rng(seed)
     z = rng.integers(0, 60, size=n)
     y = np.where(rng.random(n) < wrong, rng.integers(0, 7, size=n), classes[z])
@@ -37,15 +36,16 @@ def clusters(n, d, seed, wrong=0.05):
 @pytest.mark.parametrize("case", CASES)
 def test_budget(measure, case):
     """A round on a budget; the floor computes one kernel value with each support vector."""
-    d, n, n_kernels = 20, 100, len(CASES[case])
+    d, n = 20, 100
     X, y = clusters(1500 + 10 * n, d, seed=1)
     model = OnlineMKLClassifier(CASES[case], budget=BUDGET, random_state=0)
     model.partial_fit(X[:1500], y[:1500], classes=np.arange(7))
     blocks = cycle(np.split(np.arange(1500, len(y)), 10))
-    support, row = np.random.default_rng(0).normal(size=(BUDGET, d)), X[:1]
+    support = np.random.default_rng(0).normal(size=(BUDGET, d))
+    row = X[:1]
 
     def kernel_values():
-        for _ in range(n_kernels):
+        for _ in CASES[case]:
             np.exp(row @ support.T)
 
     def block():
@@ -57,15 +57,11 @@ def test_budget(measure, case):
 
 
 def fogd(X, y, n_features=400, eta=0.001, sigma=8.0):
-    """Fourier online gradient descent (Lu et al. 2016, Algorithm 1) with the hinge loss; returns
-    its mistakes.
-    """
+    """Mistakes of Fourier online gradient descent (Lu et al. 2016, Algorithm 1), hinge loss."""
     rng = np.random.default_rng(0)
-    directions, w, mistakes = (
-        rng.normal(size=(n_features // 2, X.shape[1])) / sigma,
-        np.zeros(n_features),
-        0,
-    )
+    directions = rng.normal(size=(n_features // 2, X.shape[1])) / sigma
+    w = np.zeros(n_features)
+    mistakes = 0
     for x, label in zip(X, y):
         angles = directions @ x
         z = np.concatenate([np.cos(angles), np.sin(angles)])
@@ -77,14 +73,18 @@ def fogd(X, y, n_features=400, eta=0.001, sigma=8.0):
 
 
 def nogd(X, y, n_features=400, rank=80, eta=0.2, sigma=8.0):
-    """Nystrom online gradient descent (Lu et al. 2016, Algorithm 2): the first support vectors are
-    the landmarks.
+    """Mistakes of Nystrom online gradient descent (Lu et al. 2016, Algorithm 2).
+
+    The first support vectors are the landmarks.
     """
 
     def values(A, B):
         return np.exp(-((A[:, None] - B) ** 2).sum(axis=2) / (2 * sigma**2))
 
-    support, w, project, mistakes = np.zeros((0, X.shape[1])), np.zeros(0), np.eye(0), 0
+    support = np.zeros((0, X.shape[1]))
+    w = np.zeros(0)
+    project = np.eye(0)
+    mistakes = 0
     for x, label in zip(X, y):
         z = project @ values(support, x[None])[:, 0]
         mistakes += (w @ z) * label <= 0
@@ -93,12 +93,15 @@ def nogd(X, y, n_features=400, rank=80, eta=0.2, sigma=8.0):
         if len(w) == rank:
             w += eta * label * z
             continue
-        support, w = np.vstack([support, x]), np.append(w, eta * label)
+        support = np.vstack([support, x])
+        w = np.append(w, eta * label)
         project = np.eye(len(w))
         if len(w) == n_features // 4:
             roots, vectors = np.linalg.eigh(values(support, support))
-            roots, vectors = np.sqrt(roots[-rank:, None]), vectors[:, -rank:].T
-            w, project = (roots * vectors) @ w, vectors / roots
+            roots = np.sqrt(roots[-rank:, None])
+            vectors = vectors[:, -rank:].T
+            w = (roots * vectors) @ w
+            project = vectors / roots
     return mistakes
 
 
@@ -107,10 +110,8 @@ def by_sgd(X, y, classes):
     from sklearn.linear_model import SGDClassifier
 
     def fit():
-        mapping, model = (
-            RBFSampler(gamma=1 / X.shape[1], n_components=400, random_state=0).fit(X[:1]),
-            SGDClassifier(),
-        )
+        mapping = RBFSampler(gamma=1 / X.shape[1], n_components=400, random_state=0).fit(X[:1])
+        model = SGDClassifier()
         for low in range(0, len(X), 100):
             model.partial_fit(
                 mapping.transform(X[low : low + 100]), y[low : low + 100], classes=classes
@@ -142,8 +143,9 @@ def test_random_features(measure, kernel):
     """One pass over two classes, with predictions before learning; the notes have the mistakes."""
     X, classes = clusters(1000, 20, seed=3)
     y = np.where(classes < 4, -1, 1)
-    settings = {"kernels": ["gaussian"], "budget": 100}
-    settings = settings if kernel == "budget 100" else {"kernels": [kernel]}
+    settings = {"kernels": [kernel]}
+    if kernel == "budget 100":
+        settings = {"kernels": ["gaussian"], "budget": 100}
     wrong = []
 
     def fit():
@@ -157,13 +159,15 @@ def test_random_features(measure, kernel):
 
     W = np.random.default_rng(0).normal(size=(20, 400))
     floor = Floor("product and cos", lambda: [np.cos(x @ W) for x in X[:, None]])
-    peers = {
-        "SGD": lambda: by_sgd(X, y, [-1, 1]),
-        "river": lambda: by_river(X, y),
-        "FOGD": lambda: lambda: fogd(X, y),
-        "NOGD": lambda: lambda: nogd(X, y),
-    }
-    measure(fit, floor=floor, peers=peers if "nystrom" not in kernel else {})
+    peers = {}
+    if "nystrom" not in kernel:
+        peers = {
+            "SGD": lambda: by_sgd(X, y, [-1, 1]),
+            "river": lambda: by_river(X, y),
+            "FOGD": lambda: lambda: fogd(X, y),
+            "NOGD": lambda: lambda: nogd(X, y),
+        }
+    measure(fit, floor=floor, peers=peers)
     measure.note(
         mistakes=wrong[-1] / len(y), fogd=int(fogd(X, y)) / len(y), nogd=int(nogd(X, y)) / len(y)
     )
@@ -179,22 +183,28 @@ def test_potentials_and_step(measure, n_labels, loss):
     bank = FeatureMapBank(["g"], [kernel], ["x"], [n_features], n_labels, averaging=True)
     tokens = Tokens(np.arange(n + 1), None, {"x": X})
     group_state = GroupState([bank])
-    group_state.rates[:], group_state.scales[:], group_state.averages[:] = 1e-6, 1.0, 1.0
+    group_state.rates[:] = 1e-6
+    group_state.scales[:] = 1.0
+    group_state.averages[:] = 1.0
     structure = Multiclass(n_labels)
     _, gradient = loss.value_and_gradient(structure, structure.zeros(1), 0)
-    examples, potentials = [tokens.sequence(i) for i in range(n)], structure.zeros(1)
+    examples = [tokens.sequence(i) for i in range(n)]
+    potentials = structure.zeros(1)
 
     def rounds():
         for x in examples:
             bank.add_potentials(x, potentials)
             bank.step(x, gradient)
 
-    features, weights, out = (
-        kernel.features(X),
-        np.zeros((n_labels, n_features)),
-        np.empty(n_labels),
-    )
-    measure(rounds, floor=Floor("product", lambda: [np.dot(weights, row, out) for row in features]))
+    features = kernel.features(X)
+    weights = np.zeros((n_labels, n_features))
+    out = np.empty(n_labels)
+
+    def products():
+        for row in features:
+            np.dot(weights, row, out)
+
+    measure(rounds, floor=Floor("product", products))
 
 
 @pytest.mark.parametrize("n_samples", [500, 1000, pytest.param(2000, marks=pytest.mark.large)])
@@ -222,8 +232,9 @@ N, BLOCK, NONZEROS, COLUMNS, GROUPS = 10_000, 1000, 100, 100_000, 10
 
 @njit(nogil=True)
 def touch_twice(starts, ids, values, table, sums):
-    """Read the weights of all non-zeros, and change them and their sums, as any learner with an
-    average must.
+    """Read the weights of all non-zeros, and change them and their sums.
+
+    Any learner with an average must do so.
     """
     total = 0.0
     for i in range(starts.shape[0] - 1):
@@ -247,23 +258,26 @@ def test_explicit_groups(measure, kind):
     )
     X.sum_duplicates()
     y = X @ np.where(np.arange(COLUMNS) < COLUMNS * 3 // GROUPS, rng.normal(size=COLUMNS), 0.0)
-    y = (y > 0).astype(int) if kind == "classifier" else y
+    ours = OnlineMKLRegressor
+    first = {}
+    if kind == "classifier":
+        y = (y > 0).astype(int)
+        ours = OnlineMKLClassifier
+        first = {"classes": [0, 1]}
     blocks = [(X[s : s + BLOCK], y[s : s + BLOCK]) for s in range(0, N, BLOCK)]
     width = COLUMNS // GROUPS
     kernels = {f"columns {k}": f"linear:on={k * width}:{(k + 1) * width}" for k in range(GROUPS)}
-    ours = OnlineMKLClassifier if kind == "classifier" else OnlineMKLRegressor
-    first = {"classes": [0, 1]} if kind == "classifier" else {}
     model = ours(kernels, verbose=False).partial_fit(*blocks[0], **first)
 
     def sgd():
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-        peer = (SGDClassifier if kind == "classifier" else SGDRegressor)(average=True).partial_fit(
-            *blocks[0], **first
-        )
+        make = SGDClassifier if kind == "classifier" else SGDRegressor
+        peer = make(average=True).partial_fit(*blocks[0], **first)
         return lambda: [peer.partial_fit(*block) for block in blocks]
 
-    table, sums = np.zeros(COLUMNS), np.zeros(COLUMNS)
+    table = np.zeros(COLUMNS)
+    sums = np.zeros(COLUMNS)
     floor = Floor("gather", lambda: touch_twice(X.indptr, X.indices, X.data, table, sums))
     seconds = measure(
         lambda: [model.partial_fit(*block) for block in blocks], floor=floor, peers={"SGD": sgd}
@@ -285,13 +299,13 @@ def by_sgd_in_blocks(n, d, n_features):
     from sklearn.linear_model import SGDClassifier
 
     def fit():
-        model, mapping = (
-            SGDClassifier(average=True),
-            RBFSampler(n_components=max(n_features, 1), random_state=0),
-        )
+        model = SGDClassifier(average=True)
+        mapping = RBFSampler(n_components=max(n_features, 1), random_state=0)
         mapping.fit(np.zeros((1, d)))
         for X, y in rows_of(n, d).blocks():
-            model.partial_fit(mapping.transform(X) if n_features else X, y, classes=[0, 1])
+            if n_features:
+                X = mapping.transform(X)
+            model.partial_fit(X, y, classes=[0, 1])
 
     return fit
 
@@ -348,12 +362,14 @@ def test_learning_from_files(measure, tmp_path, suffix):
     import pyarrow.parquet
 
     X, y = map(np.concatenate, zip(*rows_of(100_000, 10).blocks()))
-    table, path = (
-        pa.table({**{f"c{j}": X[:, j] for j in range(10)}, "y": y}),
-        tmp_path / f"a.{suffix}",
-    )
-    (pyarrow.csv.write_csv if suffix == "csv" else pyarrow.parquet.write_table)(table, path)
-    stream = (stream_csv if suffix == "csv" else stream_parquet)(path, "y", block_size=BLOCK)
+    table = pa.table({**{f"c{j}": X[:, j] for j in range(10)}, "y": y})
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "csv":
+        pyarrow.csv.write_csv(table, path)
+        stream = stream_csv(path, "y", block_size=BLOCK)
+    else:
+        pyarrow.parquet.write_table(table, path)
+        stream = stream_parquet(path, "y", block_size=BLOCK)
     model = OnlineMKLClassifier(
         ["linear", "gaussian:features=300"], epochs=1, random_state=0, verbose=False
     )
@@ -367,9 +383,7 @@ def test_learning_from_files(measure, tmp_path, suffix):
 @pytest.mark.study
 @pytest.mark.parametrize("budget", ["none", "100", "500"])
 def test_accuracy_on_letters(measure, ocr, budget):
-    """One OCR fold of letters, three epochs, quadratic and Gaussian kernels; accuracy on three
-    other folds.
-    """
+    """One OCR fold of letters, three epochs, two kernels; accuracy on three other folds."""
     from omkl import SequenceLabeler
 
     options = {} if budget == "none" else {"budget": int(budget)}
