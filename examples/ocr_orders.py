@@ -22,6 +22,7 @@ Writes ``ocr_orders.json`` to the folder ``-o`` (``omkl-output`` by default).
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,24 +54,17 @@ ROWS = {
 }
 
 
-def part_of(data, X, inside):
-    """Return the words and letters of some folds."""
-    rows = [i for i in range(len(data)) if data.folds[i] in inside]
-    return [X[i] for i in rows], [data.letters[i] for i in rows]
-
-
-def run(data, X, kernels, fold, protocol, order, epochs):
+def run(data, kernels, fold, protocol, order, epochs):
     """Return accuracy in percent and CPU seconds of training."""
-    train = {fold}
-    test = set(range(10)) - {fold}
+    train = [fold]
+    test = [other for other in range(10) if other != fold]
     if protocol != "small":
         train, test = test, train
     started = time.process_time()
-    labeler = SequenceLabeler(kernels, order=order, C="auto", epochs=epochs, random_state=fold).fit(
-        *part_of(data, X, train)
-    )
+    labeler = SequenceLabeler(kernels, order=order, C="auto", epochs=epochs, random_state=fold)
+    labeler.fit(*data.of_folds(train))
     seconds = time.process_time() - started
-    return {"accuracy": 100 * labeler.score(*part_of(data, X, test)), "seconds": seconds}
+    return {"accuracy": 100 * labeler.score(*data.of_folds(test)), "seconds": seconds}
 
 
 def main():
@@ -86,7 +80,7 @@ def main():
     arguments = parser.parse_args()
     prepare_output(arguments.output / "ocr_orders.json")
     data = read_ocr()
-    sources = {"pixels": data.images, "views": letter_views(data.images)}
+    sources = {"pixels": data, "views": replace(data, images=letter_views(data.images))}
     rows = []
     for protocol in arguments.protocols:
         for name, (source, kernels) in ROWS[protocol].items():
@@ -96,8 +90,7 @@ def main():
                     arguments.folds, desc=f"{protocol}, {name}, order {order}", disable=None
                 )
                 runs = [
-                    run(data, sources[source], kernels, fold, protocol, order, epochs)
-                    for fold in folds
+                    run(sources[source], kernels, fold, protocol, order, epochs) for fold in folds
                 ]
                 accuracies = [result["accuracy"] for result in runs]
                 rows.append(

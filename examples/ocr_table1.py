@@ -26,6 +26,7 @@ Writes ``ocr_table1.json`` and, with matplotlib, ``ocr_table1.png`` to the folde
 
 import argparse
 import time
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -125,15 +126,14 @@ def competitors(with_grid):
 
 
 def evaluate(data, folds, with_grid, Cs=CS):
-    views = letter_views(data.images)
+    data_of_views = replace(data, images=letter_views(data.images))
     runs = {name: {} for name, *_ in competitors(with_grid)}
     for fold in tqdm(folds, unit="fold", disable=None):
-        inside = [i for i in range(len(data)) if data.folds[i] == fold]
-        outside = [i for i in range(len(data)) if data.folds[i] != fold]
+        other_folds = [other for other in range(10) if other != fold]
         for name, kernels, on_views, ways in competitors(with_grid):
-            X = views if on_views else data.images
-            train = examples_at(inside, X, data.letters)
-            test = examples_at(outside, X, data.letters)
+            source = data_of_views if on_views else data
+            train = source.of_folds(fold)
+            test = source.of_folds(other_folds)
             for way, rates in ways.items():
                 settings = {"C": 2.0}
                 if rates is not None:

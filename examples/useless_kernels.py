@@ -24,6 +24,7 @@ Writes ``useless_kernels.json`` to the folder ``-o`` (``omkl-output`` by default
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,17 +53,13 @@ def blocks(first, last):
     return [f"{low * N_PIXELS}:{(low + 1) * N_PIXELS}" for low in range(first, last)]
 
 
-def run(words, images, fold, weighting):
+def run(words, fold, weighting):
     """Return two accuracies, the weight of the three useful kernels, and two CPU times.
 
     The first of two is without the uninformative kernels, the second with them.
     """
-    train = np.flatnonzero(words.folds == fold)
-    test = np.flatnonzero(np.isin(words.folds, [(fold + 1) % 10, (fold + 2) % 10]))
-    X = [images[i] for i in train]
-    y = [words.letters[i] for i in train]
-    X_test = [images[i] for i in test]
-    y_test = [words.letters[i] for i in test]
+    train = words.of_folds(fold)
+    test = words.of_folds([(fold + 1) % 10, (fold + 2) % 10])
     useful = [f"{kernel}:on={blocks(0, 1)[0]}" for kernel in KERNELS]
     useless = [f"gaussian:on={block}" for block in blocks(1, 1 + N_USELESS)]
     models = []
@@ -70,9 +67,9 @@ def run(words, images, fold, weighting):
     for kernels in (useful, useful + useless):
         model = SequenceLabeler(kernels, weighting=weighting, C="auto", epochs=20, random_state=0)
         start = time.process_time()
-        models.append(model.fit(X, y))
+        models.append(model.fit(*train))
         seconds.append(time.process_time() - start)
-    accuracies = [model.score(X_test, y_test) for model in models]
+    accuracies = [model.score(*test) for model in models]
     weight_of_useful = sum(models[1].kernel_weights_[name] for name in useful)
     return *accuracies, weight_of_useful, *seconds
 
@@ -86,13 +83,13 @@ def main():
     arguments = parser.parse_args()
     prepare_output(Path(arguments.output) / "useless_kernels.json")
     words = read_ocr()
-    images = with_random_bits(words.images, seed=0)
-    for weighting in WEIGHTINGS:  # the first model pays for loading what is compiled
-        SequenceLabeler(["linear", "gaussian"], weighting=weighting).fit(
-            words.images[:20], words.letters[:20]
-        )
+    for weighting in WEIGHTINGS:
+        # the first model pays for loading what is compiled
+        model = SequenceLabeler(["linear", "gaussian"], weighting=weighting)
+        model.fit(words.images[:20], words.letters[:20])
+    words = replace(words, images=with_random_bits(words.images, seed=0))
     results = np.array(
-        [[run(words, images, fold, name) for name in WEIGHTINGS] for fold in arguments.folds]
+        [[run(words, fold, name) for name in WEIGHTINGS] for fold in arguments.folds]
     )
     rows = [
         [
