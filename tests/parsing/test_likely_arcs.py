@@ -25,6 +25,7 @@ from omkl.parsing.stages import (
 from omkl.structures import NonProjectiveTree
 
 from ..structures.conftest import Trees
+from .conftest import INFORMATIVE, untrained
 
 GRAMMAR = (
     "h.upos m.upos direction",
@@ -36,9 +37,7 @@ FEW = ("m.xpos distance", "h.upos m.upos")
 
 
 def parser(templates=GRAMMAR, **settings):
-    return omkl.DependencyParser(
-        templates, **{"epochs": 2, "memory": 20, "random_state": 0, **settings}
-    )
+    return untrained(templates, **{"epochs": 2, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -280,12 +279,9 @@ def test_a_parser_with_a_first_parser_learns_from_all_sentences_at_once(grammar)
         parser(likely=0.9, epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])
 
 
-THREE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
-
-
 @pytest.fixture(scope="module")
 def grammar_and_held_out():
-    treebank = synthetic_treebank(500, informative=THREE, vocabulary=10, random_state=3)
+    treebank = synthetic_treebank(500, informative=INFORMATIVE, vocabulary=10, random_state=3)
     return treebank[:300], treebank[300:400], treebank[400:]
 
 
@@ -297,9 +293,7 @@ def models(grammar_and_held_out):
 
 
 def decoder(**settings):
-    return omkl.DependencyParser(
-        THREE, **{"epochs": 3, "memory": 20, "random_state": 0, **settings}
-    )
+    return untrained(INFORMATIVE, **settings)
 
 
 def test_no_sentences_have_no_trees(models):

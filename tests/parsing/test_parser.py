@@ -15,14 +15,7 @@ from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, wri
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 
-INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
-USELESS = (
-    "h.form m.form direction",
-    "m.feats distance",
-    "h.xpos m.form",
-    "h+1.upos m-1.upos direction",
-    "h.feats",
-)
+from .conftest import INFORMATIVE, USELESS, untrained
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +25,7 @@ def grammar():
 
 
 def parser(templates=INFORMATIVE + USELESS, **settings):
-    settings = {"epochs": 5, "memory": 20, "verbose": False, "random_state": 0, **settings}
-    return omkl.DependencyParser(templates, **settings)
+    return untrained(templates, **{"epochs": 5, "verbose": False, **settings})
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import omkl
 from omkl.data import Sentence, Stream, Treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
@@ -14,20 +13,11 @@ from omkl.groups.templates.language import NAMED_SETS
 from omkl.parsing.sentences import suitable_templates
 from omkl.parsing.template_selection import PERIOD, fewest_templates
 
-INFORMATIVE = ("h.upos m.upos direction", "h.lemma m.lemma", "m.xpos distance")
-USELESS = (
-    "h.form m.form direction",
-    "m.feats distance",
-    "h.xpos m.form",
-    "h+1.upos m-1.upos direction",
-    "h.feats",
-)
+from .conftest import INFORMATIVE, USELESS, untrained
 
 
 def parser(templates=INFORMATIVE + USELESS, **settings):
-    return omkl.DependencyParser(
-        templates, **{"epochs": 3, "memory": 20, "random_state": 0, **settings}
-    )
+    return untrained(templates, **settings)
 
 
 def test_a_number_of_templates_is_pruning_and_training_anew(grammar):
