@@ -21,6 +21,7 @@ import numpy as np
 from omkl import DependencyParser
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
+from omkl.parsing.decoding import AdviceRequest
 
 TREEBANK = "ud/UD_English-EWT/en_ewt-ud-{}.conllu.gz"
 
@@ -29,7 +30,7 @@ def search_errors(parser, gold):
     """Return the share of sentences whose gold tree has a higher score than the parser's tree."""
     codec = parser.model_.codec
     structure = parser.model_.codec.structure
-    tokens = codec.tokens(gold, right=[gold.heads])
+    tokens = codec.tokens(gold, AdviceRequest(right=[gold.heads]))
     wrong = 0
     for s, heads in enumerate(gold.trees()):
         potentials = parser.predictor_.potentials(tokens.sentence(s))
