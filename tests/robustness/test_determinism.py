@@ -65,11 +65,11 @@ def test_with_another_hash_seed(files, tmp_path):
     [np.asfortranarray, lambda A: np.repeat(A, 2, axis=0)[::2], lambda A: A[::-1].copy()[::-1]],
 )
 def test_arrays_in_any_memory_order(lay, tmp_path):
-    found = []
+    results = []
     for A in (X, lay(X)):
         model = omkl.OnlineMKLClassifier(
             ["linear", "gaussian", "gaussian:features=20"], epochs=2, random_state=0
         )
         model.fit(A, Y).partial_fit(A, Y).save(tmp_path / "model.npz")
-        found.append((tmp_path / "model.npz").read_bytes() + model.decision_function(A).tobytes())
-    assert found[0] == found[1]
+        results.append((tmp_path / "model.npz").read_bytes() + model.decision_function(A).tobytes())
+    assert results[0] == results[1]

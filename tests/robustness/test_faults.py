@@ -30,22 +30,26 @@ CALLS = ("open", "write", "fsync", "replace", "unlink")
 
 def killing(monkeypatch, call, number):
     """Kill the process at this call, without any cleanup."""
-    left, dead = [number], []
+    n_calls = 0
+    dead = False
 
     def last(original):
         def called(*arguments, **options):
+            nonlocal n_calls, dead
+            n_calls += 1
+            dead = dead or n_calls == number
             if dead:
-                raise Killed
-            left[0] -= 1
-            if left[0] == 0:
-                dead.append(True)
                 raise Killed
             return original(*arguments, **options)
 
         return called
 
     def not_when_dead(original):
-        return lambda *arguments, **options: None if dead else original(*arguments, **options)
+        def called(*arguments, **options):
+            if not dead:
+                original(*arguments, **options)
+
+        return called
 
     if call == "write":
         monkeypatch.setattr(_files.npy, "write_array", last(_files.npy.write_array))
@@ -71,7 +75,8 @@ def straight(tmp_path_factory):
 def test_killed_at_any_write_sync_or_rename_it_resumes_to_the_same_bytes(
     call, number, straight, tmp_path, monkeypatch
 ):
-    run, every = tmp_path / "run", {"checkpoint_every": "15 rounds"}
+    run = tmp_path / "run"
+    every = {"checkpoint_every": "15 rounds"}
     with monkeypatch.context() as patch:
         killing(patch, call, number)
         with contextlib.suppress(Killed):

@@ -160,11 +160,9 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
         assert_allclose(answers(model, new), expected, atol=1e-2 * (1.0 + np.abs(expected).max()))
         assert model.dual_gap_ <= model.tol
 
-    order, rows, columns = (
-        rng.permutation(len(KERNELS)),
-        rng.permutation(len(y)),
-        rng.permutation(N),
-    )
+    order = rng.permutation(len(KERNELS))
+    rows = rng.permutation(len(y))
+    columns = rng.permutation(N)
     permuted = make([KERNELS[k] for k in order]).fit(X, y)
     check(permuted)
     for kernel, weight in plain.kernel_weights_.items():
@@ -227,8 +225,8 @@ def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
     model = GroupLasso(0.1, warm_start=True, tol=1e-6).fit(X, y)
     [record] = model.path(X, y, [0.1])
     assert_allclose(X @ record["coef"] + record["intercept"], model.predict(X), rtol=1e-9)
-    residuals, alone = y - model.predict(X), np.abs(model.coef_).sum()
-    assert record["objective"] == pytest.approx(0.5 * np.mean(residuals**2) + 0.1 * alone, rel=1e-4)
+    objective = 0.5 * np.mean((y - model.predict(X)) ** 2) + 0.1 * np.abs(model.coef_).sum()
+    assert record["objective"] == pytest.approx(objective, rel=1e-4)
     assert model.fit(X, y).n_iter_ == 1
 
 
@@ -237,15 +235,20 @@ def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
 def test_online_machines_are_invariant_to_order(method, loss):
     """With losses without ties, which the order of classes would break."""
     rng = np.random.default_rng(1)
-    X, y = ternary(rng) if loss == "crf" else regression(rng)
+    if loss == "crf":
+        kind = OnlineMKLClassifier
+        X, y = ternary(rng)
+    else:
+        kind = OnlineMKLRegressor
+        X, y = regression(rng)
     X = X / np.abs(X).max(axis=0)
-    kind = OnlineMKLClassifier if loss == "crf" else OnlineMKLRegressor
     make = lambda kernels, shuffle=False: kind(  # noqa: E731
         kernels, loss=loss, method=method, epochs=3, shuffle=shuffle, random_state=0
     )
     plain = make(KERNELS).fit(X, y)
     expected = answers(plain, X)
-    order, columns = rng.permutation(len(KERNELS)), rng.permutation(N)
+    order = rng.permutation(len(KERNELS))
+    columns = rng.permutation(N)
     permuted = make([KERNELS[k] for k in order]).fit(X, y)
     assert_allclose(answers(permuted, X), expected, atol=1e-8)
     for name, weight in plain.kernel_weights_.items():
@@ -255,15 +258,15 @@ def test_online_machines_are_invariant_to_order(method, loss):
     )
     # shuffling depends on positions, not on rows
     rows = rng.permutation(len(y))
-    drawn = make(KERNELS, True).fit(X, y)
-    assert_allclose(
-        answers(make(KERNELS, True).fit(X[rows], y[rows]), X), answers(drawn, X), atol=1e-8
-    )
+    shuffled = make(KERNELS, True).fit(X, y)
+    reordered = make(KERNELS, True).fit(X[rows], y[rows])
+    assert_allclose(answers(reordered, X), answers(shuffled, X), atol=1e-8)
     if loss == "crf":
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
         turned = make(KERNELS).fit(X, np.array([others[label] for label in y]))
         assert_allclose(answers(turned, X), expected[:, ::-1], atol=1e-8)
     else:
         # of an odd number of targets, whose median is one of them
-        odd, turned = make(KERNELS).fit(X[1:], y[1:]), make(KERNELS).fit(X[1:], -y[1:])
+        odd = make(KERNELS).fit(X[1:], y[1:])
+        turned = make(KERNELS).fit(X[1:], -y[1:])
         assert_allclose(answers(turned, X), -answers(odd, X), atol=1e-8)

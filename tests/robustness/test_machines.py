@@ -77,11 +77,11 @@ def test_nobody_else_is_let_in(client, monkeypatch):
         running_client(addresses[0]),
     ):
         pass
-    own = client.security
+    security = client.security
     names = {
-        "ca-file": own.tls_ca_file,
-        "client.cert": own.tls_client_cert,
-        "client.key": own.tls_client_key,
+        "ca-file": security.tls_ca_file,
+        "client.cert": security.tls_client_cert,
+        "client.key": security.tls_client_key,
     }
     settings = {f"distributed.comm.tls.{name}": value for name, value in names.items()}
     with dask.config.set(settings), running_client(addresses[0]) as other:
@@ -90,7 +90,7 @@ def test_nobody_else_is_let_in(client, monkeypatch):
 
 def test_a_frozen_worker_is_left_out(client):
     freeze = Freeze(client)
-    found = fit(client=client, shards=2, callbacks=[freeze])
+    with_frozen_worker = fit(client=client, shards=2, callbacks=[freeze])
     assert client.cluster.scheduler.worker_ttl == cluster.PATIENCE
     assert freeze.victim not in client.scheduler_info()["workers"]
-    assert_same_state(found, fit(shards=2))
+    assert_same_state(with_frozen_worker, fit(shards=2))
