@@ -28,11 +28,12 @@ def fit(trainer, examples, *, epochs=1, rng=None, callbacks=(), make_pass=serial
     return loop.run(epochs)
 
 
-def assert_same_state(found, expected):
+def assert_same_state(model, expected):
     """Compare the training states of two estimators bit by bit."""
-    found, expected = found.model_.trainer.state(), expected.model_.trainer.state()
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+    state = model.model_.trainer.state()
+    expected = expected.model_.trainer.state()
+    assert state.keys() == expected.keys()
+    for name, array in state.items():
         assert_array_equal(array, expected[name], err_msg=name, strict=True)
 
 

@@ -247,10 +247,8 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
     lines = [
         "# sent_id = 1",
-        *(
-            f"{i}\t{w}\t_\t{t}\t_\t_\t{i - 1}\tx\t_\tA=b"
-            for i, (w, t) in enumerate([("the", "DET"), ("dog", "NOUN")], 1)
-        ),
+        "1\tthe\t_\tDET\t_\t_\t0\tx\t_\tA=b",
+        "2\tdog\t_\tNOUN\t_\t_\t1\tx\t_\tA=b",
     ]
     train.write_text("\n".join([*lines, "", *lines, ""]) + "\n")
     model = str(tmp_path / "model.npz")

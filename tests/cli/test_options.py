@@ -121,11 +121,17 @@ def files(tmp_path_factory):
     return found
 
 
-def given(path, command, monkeypatch):
+def main_with_input(path, command, monkeypatch):
+    """Run a command whose standard input is a file; return its exit code."""
     with open(path, "rb") as file:
         content = io.TextIOWrapper(io.BytesIO(file.read()))
     monkeypatch.setattr("sys.stdin", content)
     return main(command)
+
+
+def words_of(value):
+    """Identify a parameter: a name, or the words of a command."""
+    return value if isinstance(value, str) else " ".join(value)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +170,16 @@ def given(path, command, monkeypatch):
         ("r.svm", ["inspect", "{rows.npz}", "--data", "-"]),
         ("parser.npz", ["prune", "-", "--keep", "2", "-o", "{out}"]),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+    ids=words_of,
 )
 def test_a_dash_is_standard_input_wherever_a_file_is_read(
     what, command, files, tmp_path, monkeypatch, capsys
 ):
     out = str(tmp_path / "out.npz")
     places = {"{out}": out, **{f"{{{name}}}": path for name, path in files.items()}}
-    assert given(files[what], [places.get(word, word) for word in command], monkeypatch) == 0
+    assert (
+        main_with_input(files[what], [places.get(word, word) for word in command], monkeypatch) == 0
+    )
     printed = capsys.readouterr()
     assert "/standard input" not in printed.out + printed.err
     assert "-" not in {path.name for path in tmp_path.iterdir()}
@@ -180,7 +188,7 @@ def test_a_dash_is_standard_input_wherever_a_file_is_read(
 def test_errors_name_standard_input(files, tmp_path, monkeypatch, capsys):
     broken = tmp_path / "broken"
     broken.write_text("1 1:2\nnonsense\n")
-    assert given(broken, ["predict", files["rows.npz"], "-"], monkeypatch) == 2
+    assert main_with_input(broken, ["predict", files["rows.npz"], "-"], monkeypatch) == 2
     assert "error: standard input, line 2" in capsys.readouterr().err
     assert main(["evaluate", "-", "-"]) == 2
     assert "can be read only once" in capsys.readouterr().err

@@ -37,13 +37,18 @@ def write(path, X, y):
     return ["--target", "out"]
 
 
+def column_of(records, name):
+    return [record[name] for record in records]
+
+
 @pytest.mark.parametrize("suffix", [".svm", ".npz", ".csv"])
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, capsys):
     X, y = tables[kind]
-    data, model, output, report = (
-        tmp_path / name for name in ("data" + suffix, "m.npz", "out.txt", "report.json")
-    )
+    data = tmp_path / f"data{suffix}"
+    model = tmp_path / "m.npz"
+    output = tmp_path / "out.txt"
+    report = tmp_path / "report.json"
     target = write(data, X, y)
     kernels = ["linear", "linear:on=0:2"]
     common = ["--epochs", "3", "--random-state", "0", "--json", str(report)]
@@ -84,13 +89,13 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
         assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
 
     assert main(["inspect", str(model), "--data", str(data), *target, "--json", str(report)]) == 0
-    records, expected = json.loads(report.read_text())["group_report"], ours.group_report(X, y)
-    assert (
-        [r["group"] for r in records] == [r["group"] for r in expected] == [*kernels, "intercept"]
-    )
-    for column in ("norm", "loss_increase", "standard_error"):
+    records = json.loads(report.read_text())["group_report"]
+    expected = ours.group_report(X, y)
+    groups = [*kernels, "intercept"]
+    assert column_of(records, "group") == column_of(expected, "group") == groups
+    for name in ("norm", "loss_increase", "standard_error"):
         np.testing.assert_allclose(
-            [r[column] for r in records], [r[column] for r in expected], rtol=1e-9, atol=1e-12
+            column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12
         )
     assert "std. error" in capsys.readouterr().out
 

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
+from itertools import chain
 
 import numpy as np
 from scipy import sparse
@@ -37,7 +38,7 @@ def damage(path):
     return path
 
 
-def whole(stream, epoch=0):
+def read_all(stream, epoch=0):
     """Return all inputs and outputs of a stream, and check the sizes of its blocks."""
     blocks = list(stream.blocks(epoch))
     sizes = [block.n_examples for block in blocks]
@@ -48,19 +49,19 @@ def whole(stream, epoch=0):
     elif isinstance(X[0], np.ndarray):
         X = np.concatenate(X)
     else:
-        X = [x for part in X for x in part]
+        X = list(chain.from_iterable(X))
     y = [block.y for block in blocks]
     if y[0] is None:
-        return X, None
-    return X, np.concatenate(y) if isinstance(y[0], np.ndarray) else [
-        label for part in y for label in part
-    ]
+        y = None
+    elif isinstance(y[0], np.ndarray):
+        y = np.concatenate(y)
+    else:
+        y = list(chain.from_iterable(y))
+    return X, y
 
 
 def peak_memory(stream):
-    """Return the peak of bytes allocated by Python, numpy and Arrow in a pass, the smaller of two
-    measurements.
-    """
+    """Return the peak of bytes allocated by Python, numpy and Arrow, the smaller of two passes."""
     return min(_peak_of_pass(stream) for _ in range(2))
 
 

@@ -42,7 +42,7 @@ from omkl.exceptions import (
     MissingDependencyError,
 )
 
-from .stream_files import COMPRESSIONS, cut_short, damage, whole, write
+from .stream_files import COMPRESSIONS, cut_short, damage, read_all, write
 
 N = 523
 
@@ -84,12 +84,12 @@ def test_tables_joined_are_the_whole_file(tmp_path, numbers, writer):
     WRITERS[writer](numbers, tmp_path / "a.parquet")
     stream = stream_parquet(tmp_path / "a.parquet", "y", block_size=50)
     for epoch in range(2):
-        X, y = whole(stream, epoch)
+        X, y = read_all(stream, epoch)
         assert_array_equal(X, matrix(numbers, ["a", "i", "c"]))
         assert_array_equal(y, numbers["y"].to_numpy())
         assert (X.dtype, y.dtype) == (np.float64, np.int64)
     WRITERS[writer](numbers, tmp_path / "b.parquet")
-    assert len(whole(stream_parquet(tmp_path, "y"))[0]) == 2 * N
+    assert len(read_all(stream_parquet(tmp_path, "y"))[0]) == 2 * N
 
 
 ROWS = [
@@ -113,7 +113,7 @@ def test_strings_make_dicts_without_what_is_missing(tmp_path, kind):
             table = table.set_column(2, "y", table["y"].dictionary_encode())
         pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
         stream = stream_parquet(tmp_path / "a.parquet", "y")
-    X, y = whole(stream)
+    X, y = read_all(stream)
     assert X == ROWS
     assert y.tolist() == list("abab")
 
@@ -142,7 +142,7 @@ def test_categories_of_any_type(tmp_path, type, values, expected):
     path = arrow_file(
         tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]})
     )
-    X, _ = whole(stream_parquet(path, "y"))
+    X, _ = read_all(stream_parquet(path, "y"))
     assert [row.get("x") for row in X] == [expected[1], expected[0], expected[0]]
 
 
@@ -157,8 +157,8 @@ def test_categories_of_any_type(tmp_path, type, values, expected):
 )
 def test_dates_of_text_are_days(tmp_path, cells, days):
     path = write(tmp_path / "a.csv", "when,x\n" + "".join(f"{cell},1\n" for cell in cells))
-    assert_array_equal(whole(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
-    text = whole(stream_csv(path, categorical=["when"]))[0]
+    assert_array_equal(read_all(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
+    text = read_all(stream_csv(path, categorical=["when"]))[0]
     assert [row.get("when", "") for row in text] == cells
     parsed = pandas.to_datetime(
         [None if cell in ("", "NA") else cell for cell in cells], format="ISO8601", utc=True
@@ -174,48 +174,52 @@ def test_a_cell_that_is_no_date_is_named(tmp_path):
     with pytest.raises(
         DataFileError, match="row 200003: 'soon' in column 'when' is not a date: name the column"
     ):
-        whole(stream_csv(path))
+        read_all(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record"):
-        X, _ = whole(stream_csv(path, on_error="skip"))
+        X, _ = read_all(stream_csv(path, on_error="skip"))
     assert_array_equal(X[-2:, 0], [19724.5, np.nan])
     later = write(tmp_path / "b.csv", "when,x\n,1\n2024-01-05,1\n")
-    assert_array_equal(whole(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
+    assert_array_equal(read_all(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
 
 
 @pytest.mark.slow
 def test_truth_values_of_text_are_numbers_but_for_classes(tmp_path):
     path = write(tmp_path / "a.csv", "ok,x,y\nTrue,1,true\nfalse,2,false\n,3,true\n")
     for target in ("y", 2, -1):
-        X, y = whole(stream_csv(path, target))
+        X, y = read_all(stream_csv(path, target))
         assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
         assert y.tolist() == ["true", "false", "true"]
-    assert whole(stream_csv(path, categorical=["ok"]))[0][0] == {"ok": "True", "x": 1.0, "y": 1.0}
+    assert read_all(stream_csv(path, categorical=["ok"]))[0][0] == {
+        "ok": "True",
+        "x": 1.0,
+        "y": 1.0,
+    }
     table = pa.table({"ok": [True, False, None], "x": [1, 2, 3], "y": [True, False, True]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    X, y = whole(stream_parquet(tmp_path / "a.parquet", "y"))
+    X, y = read_all(stream_parquet(tmp_path / "a.parquet", "y"))
     assert_array_equal(X, [[1, 1], [0, 2], [np.nan, 3]])
     assert y.tolist() == [True, False, True]
     path = write(tmp_path / "b.csv", "ok,x\n" + "true,1\n" * 300_000 + "0,1\nmaybe,1\n")
     with pytest.raises(
         DataFileError, match="row 300003: 'maybe' in column 'ok' is not a truth value: name the"
     ):
-        whole(stream_csv(path))
+        read_all(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record"):
-        assert whole(stream_csv(path, on_error="skip"))[0][-2:, 0].tolist() == [1, 0]
+        assert read_all(stream_csv(path, on_error="skip"))[0][-2:, 0].tolist() == [1, 0]
 
 
 def test_what_is_no_date_of_all_cells_is_text(tmp_path):
     path = write(tmp_path / "a.csv", "when,at,x\n2024-01-01,12:30,1\n2024-13-01,13:30,1\n")
-    assert whole(stream_csv(path))[0][0] == {"when": "2024-01-01", "at": "12:30", "x": 1.0}
+    assert read_all(stream_csv(path))[0][0] == {"when": "2024-01-01", "at": "12:30", "x": 1.0}
 
 
 def test_numbers_that_are_categories(tmp_path):
     path = write(tmp_path / "a.csv", "zip,x,y\n01234,1,0\n99999,2,1\n")
-    assert whole(stream_csv(path, "y", categorical=["zip"]))[0] == [
+    assert read_all(stream_csv(path, "y", categorical=["zip"]))[0] == [
         {"zip": "01234", "x": 1.0},
         {"zip": "99999", "x": 2.0},
     ]
-    assert whole(stream_csv(path, "y", categorical=["y"]))[1].tolist() == ["0", "1"]
+    assert read_all(stream_csv(path, "y", categorical=["y"]))[1].tolist() == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +258,7 @@ def test_a_column_that_is_asked_for_gets_no_warning(tmp_path):
 
 def test_files_without_a_header_and_with_other_delimiters(tmp_path):
     path = write(tmp_path / "a.csv", '1;2;"a;b"\n3;4;c\n')
-    X, y = whole(stream_csv(path, 1, delimiter=";", header=False))
+    X, y = read_all(stream_csv(path, 1, delimiter=";", header=False))
     assert X == [{"f0": 1.0, "f2": "a;b"}, {"f0": 3.0, "f2": "c"}]
     assert y.tolist() == [2, 4]
 
@@ -269,10 +273,10 @@ def test_lists_are_vectors(tmp_path, rng, fixed, dtype):
     )
     for write_table in (pyarrow.parquet.write_table, pyarrow.feather.write_feather):
         write_table(table, tmp_path / "a.parquet")
-        X, _ = whole(stream_parquet(tmp_path / "a.parquet", columns=["v"], block_size=7))
+        X, _ = read_all(stream_parquet(tmp_path / "a.parquet", columns=["v"], block_size=7))
         assert_array_equal(X, vectors)
         assert X.dtype == np.result_type(np.float32, dtype)
-        X, _ = whole(stream_parquet(tmp_path / "a.parquet", columns=["x", "v"], block_size=7))
+        X, _ = read_all(stream_parquet(tmp_path / "a.parquet", columns=["x", "v"], block_size=7))
         assert_array_equal(X, np.column_stack([np.arange(30), vectors]))
         x, _ = next(iter(stream_parquet(tmp_path / "a.parquet")))
         assert_array_equal(x["v"], vectors[0])
@@ -281,13 +285,13 @@ def test_lists_are_vectors(tmp_path, rng, fixed, dtype):
 
 def check_wrong_rows(make, message, n_skipped, expected):
     with pytest.raises(DataFileError, match=message):
-        whole(make("raise"))
+        read_all(make("raise"))
     stream = make("skip")
     for _ in range(2):
         with pytest.warns(
             DataWarning, match=f"{n_skipped} records? w.* skipped, the first at .*{message}"
         ):
-            X, y = whole(stream)
+            X, y = read_all(stream)
         assert X.tolist() == expected
         assert y.tolist() == [0] * len(expected)
         assert stream.skipped == n_skipped
@@ -350,7 +354,7 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
         )
     pyarrow.parquet.write_table(pa.table({"v": vectors[:2], "y": [False] * 2}), path)
     with pytest.raises(DataFileError, match="holds no example that can be read"):
-        whole(stream_parquet(path, "y", on_error="skip"))
+        read_all(stream_parquet(path, "y", on_error="skip"))
     pyarrow.parquet.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, None, 0]}), path)
     check_wrong_rows(
         lambda on_error: stream_parquet(path, "y", on_error=on_error),
@@ -372,7 +376,7 @@ def test_tables_that_are_cut_short_are_left_out(tmp_path, rng, writer):
     with pytest.warns(
         DataWarning, match="after 0 examples: the file is damaged, and the rest of it is left"
     ):
-        assert_array_equal(whole(stream)[0][:, 0], table["a"].to_numpy())
+        assert_array_equal(read_all(stream)[0][:, 0], table["a"].to_numpy())
     assert stream.skipped == 1
 
 
@@ -386,9 +390,9 @@ def test_a_table_that_is_damaged_is_read_up_to_there(tmp_path, rng):
     with pytest.raises(
         DamagedFileError, match=r"a\.parquet, after \d+ examples: the file is damaged"
     ):
-        whole(stream_parquet(path))
+        read_all(stream_parquet(path))
     with pytest.warns(DataWarning, match="the file is damaged, and the rest of it is left out"):
-        X, _ = whole(stream_parquet(path, on_error="skip"))
+        X, _ = read_all(stream_parquet(path, on_error="skip"))
     assert 5000 <= len(X) < 15_000
     assert_array_equal(X[:, 0], values[: len(X)])
 
@@ -427,17 +431,17 @@ def test_what_is_not_there_is_named(tmp_path, numbers):
         stream_csv(csv, categorical=["z"])
     pyarrow.parquet.write_table(numbers.drop_columns("i"), tmp_path / "b.parquet")
     with pytest.raises(DataFileError, match=r"b\.parquet has no column 'i': all tables need"):
-        whole(stream_parquet([parquet, tmp_path / "b.parquet"]))
+        read_all(stream_parquet([parquet, tmp_path / "b.parquet"]))
     to_csv(tmp_path / "b.csv", numbers.drop_columns("i"))
     with pytest.raises(DataFileError, match=r"b\.csv has no column .i.: all tables need"):
-        whole(stream_csv([csv, tmp_path / "b.csv"]))
+        read_all(stream_csv([csv, tmp_path / "b.csv"]))
     pyarrow.parquet.write_table(pa.table({"t": pa.array([b"0"], pa.binary())}), parquet)
     with pytest.raises(InputError, match=r"column 't' is binary: leave it out with columns="):
         stream_parquet(parquet)
     with pytest.raises(DataFileError, match=r"empty\.csv, row 1: there are 0 cells"):
         stream_csv(write(tmp_path / "empty.csv", ""))
     with pytest.raises(DataFileError, match="holds no example"):
-        whole(stream_csv(write(tmp_path / "empty.csv", "a,b\n")))
+        read_all(stream_csv(write(tmp_path / "empty.csv", "a,b\n")))
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
@@ -485,13 +489,13 @@ def test_a_quotation_mark_that_is_never_closed_ends_the_file(tmp_path):
     rows[1000] = '1000,"c,0'
     path = write(tmp_path / "a.csv", "x,s,y\n" + "\n".join(rows) + "\n")
     with pytest.raises(DataFileError, match=r"a\.csv, row 1002: an unclosed quotation mark"):
-        whole(stream_csv(path, "y"))
+        read_all(stream_csv(path, "y"))
     good = write(tmp_path / "b.csv", "x,s,y\n1,c,0\n")
     with pytest.warns(DataWarning, match="the rest of it is left out"):
-        assert whole(stream_csv([good, path], "y", on_error="skip"))[0] == [{"x": 1.0, "s": "c"}]
+        assert read_all(stream_csv([good, path], "y", on_error="skip"))[0] == [{"x": 1.0, "s": "c"}]
     # a quotation mark within a cell is a character
     path = write(tmp_path / "b.csv", "x,s\n" + "".join(f'{i},5" pipe\n' for i in range(3000)))
-    assert whole(stream_csv(path))[0] == [{"x": float(i), "s": '5" pipe'} for i in range(3000)]
+    assert read_all(stream_csv(path))[0] == [{"x": float(i), "s": '5" pipe'} for i in range(3000)]
 
 
 def test_text_that_is_not_utf8(tmp_path):
@@ -502,11 +506,11 @@ def test_text_that_is_not_utf8(tmp_path):
 
 def test_missing_cells(tmp_path):
     path = write(tmp_path / "a.csv", "country,x,y\nNA,1,null\nDE,NA,b\n,n/a,NA\n")
-    X, y = whole(stream_csv(path, "y"))
+    X, y = read_all(stream_csv(path, "y"))
     assert X == [{"country": "NA", "x": 1.0}, {"country": "DE"}, {}]
     assert y.tolist() == ["null", "b", "NA"]
     good = "".join(f"{k},{'NA' if k % 2 else k},0\n" for k in range(300))
-    X, _ = whole(
+    X, _ = read_all(
         stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"])
     )
     assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
@@ -516,7 +520,7 @@ def test_integer_targets_are_exact(tmp_path):
     classes = [2**53, 2**53 + 1, -(2**62) - 1]
     path = write(tmp_path / "a.csv", "x,y\n" + "".join(f"0,{y}\n" for y in [*classes, ""]))
     with pytest.warns(DataWarning):
-        assert whole(stream_csv(path, "y", on_error="skip"))[1].tolist() == classes
+        assert read_all(stream_csv(path, "y", on_error="skip"))[1].tolist() == classes
 
 
 @pytest.mark.parametrize("bad", ["?", "1_0", "12a", '"1,2"'])
@@ -525,25 +529,25 @@ def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
     with pytest.raises(
         DataFileError, match=r"row 4: .* in column 'a' is not a number: name the column"
     ):
-        whole(stream_csv(path))
+        read_all(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record was skipped"):
-        assert_array_equal(whole(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
-    assert whole(stream_csv(path, categorical=["a"]))[0][0] == {"a": "1", "b": 2.0}
+        assert_array_equal(read_all(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
+    assert read_all(stream_csv(path, categorical=["a"]))[0][0] == {"a": "1", "b": 2.0}
     tickets = "".join(f"{i if i % 4 else 'A/5 ' + str(i)},0\n" for i in range(100))
-    assert isinstance(whole(stream_csv(write(tmp_path / "b.csv", "a,b\n" + tickets)))[0], list)
+    assert isinstance(read_all(stream_csv(write(tmp_path / "b.csv", "a,b\n" + tickets)))[0], list)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", [True, False])
 def test_line_ends(tmp_path, end, last):
     text = end.join(["", "x,s", *(f"{k},a" for k in range(50_000)), "7,b"]) + (end if last else "")
-    X, _ = whole(stream_csv(write(tmp_path / "a.csv.gz", text)))
+    X, _ = read_all(stream_csv(write(tmp_path / "a.csv.gz", text)))
     assert [*({"x": float(k), "s": "a"} for k in range(50_000)), {"x": 7.0, "s": "b"}] == X
 
 
 def test_columns_of_one_name_can_stand_where_none_is_asked_for(tmp_path):
     path = write(tmp_path / "a.csv", "a,t,t\n1,2,x\n")
-    assert_array_equal(whole(stream_csv(path, columns=["a"]))[0], [[1]])
+    assert_array_equal(read_all(stream_csv(path, columns=["a"]))[0], [[1]])
     for target in ("t", 1):
         with pytest.raises(InputError, match="several columns 't'"):
             stream_csv(path, target, columns=["a"])
@@ -566,12 +570,12 @@ def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
     thread = feed(path, b"x,y\n" + b"".join(b"%d,0\n" % i for i in range(n)))
     stream = stream_csv(path, "y")
     assert stream.once
-    assert_array_equal(whole(stream)[0][:, 0], np.arange(n))
+    assert_array_equal(read_all(stream)[0][:, 0], np.arange(n))
     thread.join()
     with pytest.raises(InputError, match="which is a pipe, only once"):
-        whole(stream)
+        read_all(stream)
     thread = feed(path, b"1 1:2\n0 2:1\n")
-    assert whole(stream_svmlight(path, 2))[0].shape == (2, 2)
+    assert read_all(stream_svmlight(path, 2))[0].shape == (2, 2)
     thread.join()
 
 
@@ -581,7 +585,7 @@ def test_a_pipe_that_must_be_read_here_and_there_is_refused_at_once(tmp_path, st
     with pytest.raises(
         DataFileError, match="is a pipe, which can be read only once and from the start"
     ):
-        whole(stream(tmp_path / "pipe"))
+        read_all(stream(tmp_path / "pipe"))
     with pytest.raises(DataFileError, match="is a pipe"):
         open_stream([tmp_path / "pipe"])
 

@@ -36,7 +36,7 @@ from omkl.exceptions import (
     TruncatedFileError,
 )
 
-from .stream_files import COMPRESSIONS, cut_short, damage, listed, peak_memory, whole, write
+from .stream_files import COMPRESSIONS, cut_short, damage, listed, peak_memory, read_all, write
 
 CRFSUITE = "B\tw=dog\tlen:3\nO\tw=cat\n\n\nO\tw=a\\:b\n\n"
 JSONL = '{"x": [{"w": "a"}, {"w": "b"}], "y": ["A", "B"]}\n\n{"x": [{"w": "a"}], "y": [["t", 1]]}\n'
@@ -90,8 +90,8 @@ def test_blocks_joined_are_the_whole_file(tmp_path, texts, format, suffix):
     path = write(tmp_path / f"a.{format}{suffix}", texts[format])
     stream = STREAMS[format](path, block_size=70)
     for epoch in range(2):
-        assert listed(*whole(stream, epoch)) == expected
-    assert listed(*whole(STREAMS[format]([path, path]))) == expected * 2
+        assert listed(*read_all(stream, epoch)) == expected
+    assert listed(*read_all(STREAMS[format]([path, path]))) == expected * 2
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
@@ -104,10 +104,10 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
     )
     message = re.escape(path.name) + r", after \d+ \w+: the file is cut short"
     with pytest.raises(TruncatedFileError, match=message):
-        whole(STREAMS[format]([good, path]))
+        read_all(STREAMS[format]([good, path]))
     stream = STREAMS[format]([good, path], on_error="skip")
     with pytest.warns(DataWarning, match=message + ", and the rest of it is left out"):
-        found = listed(*whole(stream))
+        found = listed(*read_all(stream))
     n = len(found) - len(expected)
     assert stream.skipped == 1
     # a block of bz2 is the whole file
@@ -123,10 +123,10 @@ def test_a_damaged_file_is_never_read_to_its_end(tmp_path, texts, format, suffix
     with pytest.raises(
         DataFileError, match=rf"a\.{format}{suffix}, (after \d+ \w+: the file is|line \d+:|row \d+)"
     ):
-        whole(STREAMS[format]([good, path]))
+        read_all(STREAMS[format]([good, path]))
     stream = STREAMS[format]([good, path], on_error="skip")
     with pytest.warns(DataWarning, match="skipped"):
-        whole(stream)
+        read_all(stream)
     assert stream.skipped >= 1
 
 
@@ -202,15 +202,15 @@ WRONG = [
 @pytest.mark.parametrize(("format", "good", "bad", "line", "message"), WRONG)
 def test_an_example_that_is_wrong_is_named_or_counted(tmp_path, format, good, bad, line, message):
     path = write(tmp_path / f"a.{format}.gz", (good + bad + good).encode(errors="surrogateescape"))
-    expected = listed(*whole(STREAMS[format](write(tmp_path / f"good.{format}", good * 2))))
+    expected = listed(*read_all(STREAMS[format](write(tmp_path / f"good.{format}", good * 2))))
     place = rf"a\.{format}\.gz, line {line}: .*({message})"
     with pytest.raises(DataFileError, match=place) as error:
-        whole(STREAMS[format](path, block_size=7))
+        read_all(STREAMS[format](path, block_size=7))
     assert len(str(error.value)) < 700
     stream = STREAMS[format](path, block_size=7, on_error="skip")
     for _ in range(2):
         with pytest.warns(DataWarning, match="^1 record was skipped, the first at .*" + place):
-            assert listed(*whole(stream)) == expected
+            assert listed(*read_all(stream)) == expected
         assert stream.skipped == stream.shuffled().skipped == len(stream.reasons) == 1
 
 
@@ -292,7 +292,7 @@ def test_blocks_of_svmlight_are_the_whole_file_whatever_counts_from_zero(
     for n_features, block_size in ((40, 64), (None, 1000)):
         stream = stream_svmlight(path, n_features, zero_based=zero_based, block_size=block_size)
         for epoch in range(2):
-            same(*whole(stream, epoch), expected)
+            same(*read_all(stream, epoch), expected)
     assert count_svmlight_features(path, zero_based=zero_based) == 40
 
 
@@ -303,10 +303,10 @@ def test_many_files_are_one_stream(tmp_path, rng):
     write(tmp_path / ".hidden", "nonsense")
     write(tmp_path / "_SUCCESS", "")
     joined = load_svmlight_file(io.BytesIO(b"".join([texts[2], texts[0], texts[1]])), n_features=40)
-    same(*whole(stream_svmlight(tmp_path, 40, block_size=50)), joined)
-    same(*whole(stream_svmlight(tmp_path / "[abc].svm*", 40, block_size=50)), joined)
+    same(*read_all(stream_svmlight(tmp_path, 40, block_size=50)), joined)
+    same(*read_all(stream_svmlight(tmp_path / "[abc].svm*", 40, block_size=50)), joined)
     listed = [tmp_path / "a.svm.xz", tmp_path / "b.svm", tmp_path / "c.svm.gz"]
-    same(*whole(stream_svmlight(listed, 40, block_size=50)), joined)
+    same(*read_all(stream_svmlight(listed, 40, block_size=50)), joined)
 
 
 def test_arguments_that_are_wrong_are_named(tmp_path):
@@ -327,7 +327,7 @@ def test_arguments_that_are_wrong_are_named(tmp_path):
     with pytest.raises(DataFileError, match="There is no file"):
         stream_svmlight(tmp_path / "empty")
     with pytest.raises(DataFileError, match=r"holds no example"):
-        whole(stream_svmlight(write(tmp_path / "empty.svm", "# nothing\n")))
+        read_all(stream_svmlight(write(tmp_path / "empty.svm", "# nothing\n")))
     assert isinstance(stream_svmlight(path), Stream)
     assert issubclass(TruncatedFileError, DamagedFileError)
 

@@ -38,7 +38,7 @@ from omkl.data import (
 from omkl.data.datasets import FIRST_DAY, LAST_DAY
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
 
-from .stream_files import cut_short, damage, whole, write
+from .stream_files import cut_short, damage, read_all, write
 from .treebank.treebank_files import columns_of
 
 
@@ -58,9 +58,9 @@ def test_treebanks_share_their_strings_between_files_and_passes(tmp_path, text):
     both = columns_of(
         list(read_treebank(tmp_path / "1.conllu")) + list(read_treebank(tmp_path / "2.conllu.gz"))
     )
-    assert columns_of(whole(stream)[0]) == both
+    assert columns_of(read_all(stream)[0]) == both
     shuffled = stream.shuffled(200, random_state=0)
-    assert sorted(columns_of(whole(shuffled)[0])) == sorted(both)
+    assert sorted(columns_of(read_all(shuffled)[0])) == sorted(both)
 
 
 CRFSUITE = "B\tw=dog\tlen:3\nO\tw=cat\n\n\nO\tw=a\\:b\n\n"
@@ -68,7 +68,7 @@ CRFSUITE = "B\tw=dog\tlen:3\nO\tw=cat\n\n\nO\tw=a\\:b\n\n"
 
 def test_sequences_without_labels(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"x": [[0, 1]]}\n' * 5)
-    assert whole(stream_sequences(path, block_size=2)) == ([[[0, 1]]] * 5, None)
+    assert read_all(stream_sequences(path, block_size=2)) == ([[[0, 1]]] * 5, None)
     assert [y for _, y in stream_sequences(path)] == [None] * 5
 
 
@@ -79,13 +79,13 @@ def test_archives_joined_are_the_whole_file(tmp_path, rng, save, dtype):
     save(tmp_path / "a.npz", X=X, y=y, other=np.zeros(3))
     stream = stream_npz(tmp_path / "a.npz", block_size=50)
     for epoch in range(2):
-        found = whole(stream, epoch)
-        assert_array_equal(found[0], X)
-        assert_array_equal(found[1], y)
-        assert found[0].dtype == dtype
+        X_of_stream, y_of_stream = read_all(stream, epoch)
+        assert_array_equal(X_of_stream, X)
+        assert_array_equal(y_of_stream, y)
+        assert X_of_stream.dtype == dtype
     save(tmp_path / "b.npz", inputs=X)
-    assert_array_equal(whole(stream_npz(tmp_path / "b.npz", X="inputs"))[0], X)
-    assert whole(stream_npz(tmp_path / "b.npz", X="inputs"))[1] is None
+    assert_array_equal(read_all(stream_npz(tmp_path / "b.npz", X="inputs"))[0], X)
+    assert read_all(stream_npz(tmp_path / "b.npz", X="inputs"))[1] is None
 
 
 def test_archives_that_are_wrong_are_named(tmp_path, rng):
@@ -98,15 +98,15 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
         ({"X": "scalar"}, "must hold arrays of numbers or strings in rows"),
     ):
         with pytest.raises(DataFileError, match=message):
-            whole(stream_npz(path, **arguments))
+            read_all(stream_npz(path, **arguments))
     np.savez(path, X=X)
     for change in (damage, cut_short):
         broken = change(write(tmp_path / f"{change.__name__}.npz", path.read_bytes()))
         with pytest.raises(DamagedFileError, match=r"after \d+ examples: the file is damaged"):
-            whole(stream_npz(broken))
+            read_all(stream_npz(broken))
         stream = stream_npz([broken, path], on_error="skip")
         with pytest.warns(DataWarning, match="the rest of it is left out"):
-            assert_array_equal(whole(stream)[0][-2000:], X)
+            assert_array_equal(read_all(stream)[0][-2000:], X)
         assert stream.skipped == 1
 
 
@@ -125,14 +125,14 @@ def test_the_name_of_a_file_tells_its_format(tmp_path, text):
     for name, content in files.items():
         write(tmp_path / name, content)
     for name in ("a9a", "a.svm.bz2", "a.LIBSVM"):
-        assert whole(open_stream(tmp_path / name, n_features=3))[0].shape == (1, 3)
+        assert read_all(open_stream(tmp_path / name, n_features=3))[0].shape == (1, 3)
     for name in ("a.csv", "a.tsv.gz"):
-        X, y = whole(open_stream(tmp_path / name, target=-1, block_size=5))
+        X, y = read_all(open_stream(tmp_path / name, target=-1, block_size=5))
         assert (X.tolist(), y.tolist()) == ([[1.0]], [2])
-    assert len(whole(open_stream(tmp_path / "a.conllu.gz"))[0]) == 600
-    assert whole(open_stream(tmp_path / "a.jsonl"))[1] == [["b"]]
-    assert whole(open_stream(tmp_path / "a.crfsuite"))[1] == [["B", "O"], ["O"]]
-    assert whole(open_stream(tmp_path / "a.npz", target="label"))[1].tolist() == [0, 1, 2]
+    assert len(read_all(open_stream(tmp_path / "a.conllu.gz"))[0]) == 600
+    assert read_all(open_stream(tmp_path / "a.jsonl"))[1] == [["b"]]
+    assert read_all(open_stream(tmp_path / "a.crfsuite"))[1] == [["B", "O"], ["O"]]
+    assert read_all(open_stream(tmp_path / "a.npz", target="label"))[1].tolist() == [0, 1, 2]
     for arguments, message in (
         ({"format": "xml"}, "Unknown format 'xml'"),
         ({"target": "y"}, "fixed place for outputs"),

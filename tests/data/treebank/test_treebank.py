@@ -756,15 +756,17 @@ def _rows(templates, treebank):
 def _feature(template, sentence, h, m):
     def at(i, field):
         column = getattr(sentence, synthetic.COLUMN_OF[field])
-        return column[i - 1] if 1 <= i <= len(column) else "root" if i == 0 else "outside"
+        if i == 0:
+            return "root"
+        return column[i - 1] if 1 <= i <= len(column) else "outside"
 
-    parts = [at(h + offset, field) for offset, field in template.head]
-    parts += [at(m + offset, field) for offset, field in template.modifier]
+    values = [at(h + offset, field) for offset, field in template.head]
+    values += [at(m + offset, field) for offset, field in template.modifier]
     if template.variant != "arc":
-        parts.append(str(h < m))
+        values.append(str(h < m))
     if template.variant == "distance":
-        parts.append(str(np.searchsorted(language.DISTANCE_BINS, abs(h - m), side="right")))
-    return " ".join([template.atoms, *parts])
+        values.append(str(np.searchsorted(language.DISTANCE_BINS, abs(h - m), side="right")))
+    return " ".join([template.atoms, *values])
 
 
 @pytest.mark.parametrize(

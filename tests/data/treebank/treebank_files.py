@@ -48,12 +48,14 @@ def with_trees(treebank, heads, deprels):
 
 def naive_splice(data, heads, deprels):
     """The bytes of a CoNLL-U file with other heads and relations, line by line."""
-    new, out = iter(zip(heads, deprels)), []
+    new = iter(zip(heads, deprels))
+    out = []
     for line in data.split(b"\n"):
         row = line.split(b"\t")
         if row[0].isdigit():
             head, deprel = next(new)
-            row[6:8] = b"_" if head < 0 else b"%d" % head, deprel.encode()
+            row[6] = b"_" if head < 0 else b"%d" % head
+            row[7] = deprel.encode()
         out.append(b"\t".join(row))
     return b"\n".join(out)
 
