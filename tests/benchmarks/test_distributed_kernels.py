@@ -45,21 +45,23 @@ def clients():
 
 
 class Times:
-    """Least wall time of several calls, and least CPU time of the client and the busiest worker
-    together.
-    """
+    """Least wall time of calls, and CPU time of client and busiest worker together."""
 
     def __init__(self, client):
-        self.client, self.wall, self.path = client, float("inf"), float("inf")
+        self.client = client
+        self.wall = float("inf")
+        self.path = float("inf")
 
     def __call__(self, function, *arguments):
-        before, own, wall = self._workers(), time.process_time(), time.perf_counter()
+        before = self._workers()
+        cpu_started = time.process_time()
+        started = time.perf_counter()
         result = function(*arguments)
-        self.wall = min(self.wall, time.perf_counter() - wall)
-        own, after = time.process_time() - own, self._workers()
-        self.path = min(
-            self.path, own + max((after[key] - before[key] for key in after), default=0.0)
-        )
+        self.wall = min(self.wall, time.perf_counter() - started)
+        of_client = time.process_time() - cpu_started
+        after = self._workers()
+        busiest = max((after[key] - before[key] for key in after), default=0.0)
+        self.path = min(self.path, of_client + busiest)
         return result
 
     def _workers(self):
@@ -106,9 +108,10 @@ def stacks(request, clients):
 @pytest.mark.parametrize("regularizer", ["block 1-norm", "elastic net"])
 def test_solving(benchmark, clients, stacks, loss, regularizer):
     stacks, y, making = stacks
-    solver, regularizer_ = (
-        (Spicy(), L21()) if regularizer == "block 1-norm" else (OneStep(), ElasticNet(0.5))
-    )
+    if regularizer == "block 1-norm":
+        solver, regularizer_ = Spicy(), L21()
+    else:
+        solver, regularizer_ = OneStep(), ElasticNet(0.5)
     problems = {
         n: Problem(kernels, y, LOSSES[loss], regularizer_, 20.0) for n, kernels in stacks.items()
     }

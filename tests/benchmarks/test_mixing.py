@@ -36,7 +36,7 @@ def cpu_seconds(function, repeats=3):
 
 def test_epoch_of_two_workers(benchmark, treebank):
     """A parser of 507 templates without relations: seconds of the last epoch, by step."""
-    found = {}
+    histories = {}
 
     def run():
         for n_workers in (1, 2):
@@ -57,11 +57,11 @@ def test_epoch_of_two_workers(benchmark, treebank):
                     random_state=0,
                     verbose=False,
                 )
-                found[n_workers] = parser.fit(treebank, client=client).history_
+                histories[n_workers] = parser.fit(treebank, client=client).history_
 
     benchmark.pedantic(run, rounds=1)
     print()
-    for n_workers, history in found.items():
+    for n_workers, history in histories.items():
         record = min(history[1:], key=lambda record: record["seconds"])
         passed = np.array(list(values_of(record, "seconds").values()))
         other = record["seconds"] - passed.max() - record["mixing_seconds"]
@@ -69,12 +69,14 @@ def test_epoch_of_two_workers(benchmark, treebank):
             f"{n_workers} workers: {record['seconds']:.1f} s an epoch: passes {np.round(passed, 1)}"
             f" s, mixing {record['mixing_seconds']:.2f} s, sending and packing {other:.2f} s"
         )
-    fastest = {n: min(record["seconds"] for record in history[1:]) for n, history in found.items()}
+    fastest = {
+        n: min(record["seconds"] for record in history[1:]) for n, history in histories.items()
+    }
     benchmark.extra_info["notes"] = {
         "seconds of one worker": round(fastest[1], 1),
         "of two": round(fastest[2], 1),
         "quotient": round(fastest[2] / fastest[1], 2),
-        "mixing": round(found[2][-1]["mixing_seconds"], 2),
+        "mixing": round(histories[2][-1]["mixing_seconds"], 2),
     }
 
 
@@ -147,8 +149,8 @@ def sentences_on_workers():
     def sentences(seed):
         words = np.random.default_rng(seed).zipf(1.3, size=(2500, 10)) % 20_000
         return [
-            ([f"w{word}" for word in own], [str(word % 7) for word in own])
-            for own in words.tolist()
+            ([f"w{word}" for word in sentence], [str(word % 7) for word in sentence])
+            for sentence in words.tolist()
         ]
 
     return (db.from_delayed([dask.delayed(sentences)(seed) for seed in range(8)]),)
@@ -174,14 +176,13 @@ def test_collections_on_one_two_and_four_workers(benchmark, name):
     notes = {}
 
     def seconds(client, epochs):
-        model, before, own = (
-            make().set_params(epochs=epochs),
-            client.run(time.process_time),
-            time.process_time(),
-        )
+        model = make().set_params(epochs=epochs)
+        before = client.run(time.process_time)
+        started = time.process_time()
         model.fit(*make_data(), client=client)
-        own, after = time.process_time() - own, client.run(time.process_time)
-        return own + max(after[key] - before[key] for key in after), model
+        of_this_process = time.process_time() - started
+        after = client.run(time.process_time)
+        return of_this_process + max(after[key] - before[key] for key in after), model
 
     def run():
         for n_workers in (1, 2, 4):
@@ -192,8 +193,10 @@ def test_collections_on_one_two_and_four_workers(benchmark, name):
                 Client(cluster, direct_to_workers=True) as client,
             ):
                 seconds(client, 1)  # workers compile
-                (once, _), (more, model) = seconds(client, 1), seconds(client, 4)
-            epoch, state = (more - once) / 3, model.model_.trainer.state()
+                once, _ = seconds(client, 1)
+                more, model = seconds(client, 4)
+            epoch = (more - once) / 3
+            state = model.model_.trainer.state()
             megabytes = sum(np.asarray(array).nbytes for array in state.values()) / 1e6
             notes[f"{n_workers} workers"] = (
                 f"start {once - epoch:.1f} s, epoch {epoch:.2f} s, of which mixing"

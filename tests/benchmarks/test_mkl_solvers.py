@@ -73,10 +73,8 @@ def measure_solver(measure, problem, solver, tol, **options):
     "method", ["silp", *(pytest.param(m, marks=pytest.mark.large) for m in METHODS if m != "silp")]
 )
 def test_wrapper(measure, pima, method):
-    problem, solver = (
-        Problem(*pima, Hinge(), METHODS[method], C),
-        resolve(Solver, method.split(",")[0], "solver"),
-    )
+    problem = Problem(*pima, Hinge(), METHODS[method], C)
+    solver = resolve(Solver, method.split(",")[0], "solver")
     measure_solver(measure, problem, solver, TOL)
 
 

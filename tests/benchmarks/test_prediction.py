@@ -27,7 +27,8 @@ def river_and_rows():
     from river import linear_model
 
     X, y = some_rows()
-    model, rows = linear_model.LogisticRegression(), [dict(enumerate(x)) for x in X.tolist()]
+    model = linear_model.LogisticRegression()
+    rows = [dict(enumerate(x)) for x in X.tolist()]
     for row, label in zip(rows, y):
         model.learn_one(row, bool(label))
     return model, rows, y
@@ -35,18 +36,16 @@ def river_and_rows():
 
 @pytest.mark.parametrize("case", [*CLASSIFIERS, "batch"])
 def test_predicting_one_row(measure, case):
-    """Predict one row of 20 numbers; the floor is its product with 100 others, the peers are
-    linear.
-    """
-    X, y = some_rows(300 if case == "batch" else 2000)
-    batch = omkl.MKLClassifier(["linear", "gaussian"])
-    model = (
-        batch
-        if case == "batch"
-        else omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
-    )
+    """Predict one row of 20 numbers; the floor multiplies it with 100 rows, peers are linear."""
+    if case == "batch":
+        X, y = some_rows(300)
+        model = omkl.MKLClassifier(["linear", "gaussian"])
+    else:
+        X, y = some_rows()
+        model = omkl.OnlineMKLClassifier(epochs=2, random_state=0, **CLASSIFIERS[case])
     model.fit(X, y)
-    row, support = X[:1], X[:100]
+    row = X[:1]
+    support = X[:100]
 
     def river():
         peer, rows, _ = river_and_rows()
@@ -80,7 +79,8 @@ def test_learning_one_row(measure, case):
     def sgd():
         from sklearn.linear_model import SGDClassifier
 
-        peer, turn = SGDClassifier(average=True).fit(X, y), cycle(range(1000)).__next__
+        peer = SGDClassifier(average=True).fit(X, y)
+        turn = cycle(range(1000)).__next__
         return lambda: peer.partial_fit(X[(i := turn()) : i + 1], y[i : i + 1])
 
     support = X[:100]
@@ -90,17 +90,13 @@ def test_learning_one_row(measure, case):
 
 
 def test_one_example_after_the_other(measure):
-    """Predict and learn dicts of two numbers and a word, one at a time; river uses the numbers
-    only.
-    """
+    """Predict and learn dicts of two numbers and a word, one by one; river uses numbers only."""
     pytest.importorskip("river")
     from omkl.mkl.river import RiverClassifier
 
     rng = np.random.default_rng(0)
-    numbers, words = (
-        rng.normal(size=(2000, 2)).tolist(),
-        rng.integers(0, 100_000, size=2000).tolist(),
-    )
+    numbers = rng.normal(size=(2000, 2)).tolist()
+    words = rng.integers(0, 100_000, size=2000).tolist()
     rows = [
         ({"a": a, "b": b, "word": f"w{word}"}, a + b > 0) for (a, b), word in zip(numbers, words)
     ]
@@ -136,10 +132,8 @@ def test_threads_over_rows(measure, what):
     X = np.random.default_rng(0).normal(size=(3000, 50))
     y = (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
     if what == "predictions":
-        model, many = (
-            omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[:1000], y[:1000]),
-            np.tile(X, (5, 1)),
-        )
+        model = omkl.OnlineMKLClassifier(epochs=2, random_state=0).fit(X[:1000], y[:1000])
+        many = np.tile(X, (5, 1))
         calls = {n: lambda n=n: model.set_params(n_jobs=n).decision_function(many) for n in (1, 2)}
     else:
         kernels = [as_kernel(name).fit_view(X) for name in ("linear", "quadratic", "gaussian")]
@@ -159,8 +153,9 @@ def treebanks(real_data):
 @pytest.fixture(scope="module")
 def models(treebanks, tmp_path_factory):
     """Trained models of each kind, and the folder of their files."""
-    train, folder = treebanks[0][:1500], tmp_path_factory.mktemp("models")
-    words, tags = [s.forms for s in train], [s.upos for s in train]
+    train = treebanks[0][:1500]
+    words = [sentence.forms for sentence in train]
+    tags = [sentence.upos for sentence in train]
     labeler = omkl.SequenceLabeler(epochs=2, random_state=0)
     return {
         "tagger": labeler.fit(words, tags),
@@ -170,7 +165,7 @@ def models(treebanks, tmp_path_factory):
         "parser": omkl.DependencyParser("martins507", epochs=1, random_state=0, verbose=False).fit(
             train
         ),
-        "folder": folder,
+        "folder": tmp_path_factory.mktemp("models"),
     }
 
 
@@ -189,10 +184,9 @@ def tagging_by_crfsuite(train, path):
 
 @pytest.mark.parametrize("kind", ["tagger", "tagger on dicts", "parser"])
 def test_one_sentence(measure, treebanks, models, kind):
-    """Annotate one sentence of 20 words; tagging includes making the features, unless the input is
-    dicts.
-    """
-    sentence, model = next(s for s in treebanks[1] if len(s) == 20), models[kind]
+    """Annotate one sentence of 20 words; tagging makes the features, unless they are given."""
+    sentence = next(s for s in treebanks[1] if len(s) == 20)
+    model = models[kind]
     features = token_features(sentence.forms)
 
     def crfsuite():
@@ -225,28 +219,30 @@ def test_two_threads(measure, treebanks, models, kind):
 
 
 def floor_of_loading(model, path):
-    """Read the file's bytes; make a dict as large as a tagger's, and fill memory as large as a
-    parser's tables.
-    """
+    """Read the file's bytes, and make a tagger's dict or memory for a parser's tables."""
     if isinstance(model, omkl.DependencyParser):
         table = model.predictor_.banks[0].table
         return Floor("bytes, cells", lambda: (path.read_bytes(), np.ones_like(table)))
-    values = [
-        str(value) for own in model.model_.codec.encoder.vocabulary.ids.values() for value in own
-    ]
-    text, ids = "\0".join(values), list(range(len(values)))
+    values = []
+    for ids_of_key in model.model_.codec.encoder.vocabulary.ids.values():
+        values += map(str, ids_of_key)
+    text = "\0".join(values)
+    ids = list(range(len(values)))
     return Floor("bytes, dict", lambda: (path.read_bytes(), dict(zip(text.split("\0"), ids))))
 
 
 @pytest.mark.parametrize("kind", ["tagger", "parser"])
 @pytest.mark.parametrize("dtype", ["whole", "float64", "float32", "float16"])
 def test_loading(measure, treebanks, models, kind, dtype):
-    test, model, path = treebanks[1], models[kind], models["folder"] / f"{kind}-{dtype}.npz"
-    options = (
-        {}
-        if dtype == "whole"
-        else {"training": False, "dtype": None if dtype == "float64" else dtype}
-    )
+    test = treebanks[1]
+    model = models[kind]
+    path = models["folder"] / f"{kind}-{dtype}.npz"
+    options = {
+        "whole": {},
+        "float64": {"training": False},
+        "float32": {"training": False, "dtype": "float32"},
+        "float16": {"training": False, "dtype": "float16"},
+    }[dtype]
     model.save(path, **options)
     loaded = omkl.load(path)
     measure(lambda: omkl.load(path), floor=floor_of_loading(loaded, path))

@@ -132,11 +132,10 @@ READERS = {
 def test_stream(measure, files, name, order):
     path, (make, peers) = files / name, READERS[name]
     stream = make(path) if order == "in order" else make(path).shuffled(random_state=0)
-    peers = (
-        {peer: lambda whole=whole: whole(path) for peer, whole in peers.items()}
-        if order == "in order"
-        else {}
-    )
+    if order == "in order":
+        peers = {peer: lambda make=make: make(path) for peer, make in peers.items()}
+    else:
+        peers = {}
     floor = Floor("bytes", lambda: sum(map(len, chunks(path))))
     if name == "s.parquet":
         numbers, strings = np.arange(5.0 * N).tolist(), list(map(str, range(5 * N)))
