@@ -104,8 +104,8 @@ def test_second_derivatives_are_those_of_the_value(loss):
 def test_the_best_intercept_is_that_of_a_generic_search(loss):
     y, z, weights = samples(loss)
     weighted = WeightedLoss(loss, y, weights)
-    found = minimize_scalar(lambda b: weighted.value(z + b), bracket=(-3.0, 3.0), tol=1e-12)
-    assert_allclose(weighted.value(z + weighted.best_intercept(z)), found.fun, rtol=1e-9)
+    least = minimize_scalar(lambda b: weighted.value(z + b), bracket=(-3.0, 3.0), tol=1e-12)
+    assert_allclose(weighted.value(z + weighted.best_intercept(z)), least.fun, rtol=1e-9)
 
 
 SMOOTH_NAMES = ["logistic", "squared hinge", "squared", "Huber"]
@@ -197,12 +197,12 @@ def test_a_class_that_overrides_methods_is_not_taken_for_its_base():
     X = rng.normal(size=(40, 12))
     y = X[:, 0] - X[:, 5] + 0.1 * rng.normal(size=40)
     groups = ColumnGroups(np.arange(12) // 3, 12)
-    own, twice = (
+    overriding, expected = (
         DAL().solve(DesignProblem(as_design(X), y, Squared(), regularizer, alpha, groups), tol=1e-9)
         for regularizer, alpha in ((Twice(), 0.1), (L21(), 0.2))
     )
-    assert own.converged
-    assert_allclose(own.model.dense(12), twice.model.dense(12), atol=1e-4)
+    assert overriding.converged
+    assert_allclose(overriding.model.dense(12), expected.model.dense(12), atol=1e-4)
     assert Twice().elastic is None
     assert (0.5 * Twice()).elastic is None
 

@@ -82,8 +82,11 @@ def by_cvxpy(samples, loss, kind, intercept, alpha=0.1):
     """The least objective, and coefficients."""
     A, targets = samples
     weights, l1, positive = KINDS[kind]
-    y, w, b = targets[loss], cp.Variable(24), cp.Variable() if intercept else 0.0
-    z = A @ w + b
+    y = targets[loss]
+    w = cp.Variable(24)
+    z = A @ w
+    if intercept:
+        z = z + cp.Variable()
     value = {
         Squared: lambda: 0.5 * cp.sum_squares(y - z),
         Logistic: lambda: cp.sum(cp.logistic(-cp.multiply(y, z))),
@@ -92,11 +95,13 @@ def by_cvxpy(samples, loss, kind, intercept, alpha=0.1):
             cp.sum(cp.exp(z) - cp.multiply(y, z)) + Poisson().value(y, np.zeros(80)).sum() - 80
         ),
     }[loss]()
-    parts = [w[g == LABELS] for g in range(6)]
-    penalty = sum(
-        weight * cp.norm(part) + l1 * cp.norm1(part) for weight, part in zip(weights, parts)
-    )
-    limits = [part >= 0 for weight, part in zip(weights, parts) if positive and weight + l1 > 0]
+    penalty = 0.0
+    limits = []
+    for g, weight in enumerate(weights):
+        w_of_group = w[g == LABELS]
+        penalty += weight * cp.norm(w_of_group) + l1 * cp.norm1(w_of_group)
+        if positive and weight + l1 > 0:
+            limits.append(w_of_group >= 0)
     problem = cp.Problem(cp.Minimize(value / 80 + alpha * penalty), limits)
     problem.solve(solver="CLARABEL")
     return problem.value, w.value
@@ -120,8 +125,8 @@ def test_solutions_are_those_of_a_convex_solver(samples, kind, loss, intercept, 
     assert_allclose(solution.certificate.primal, value, rtol=1e-7)
     assert_allclose(solution.model.dense(24), w, atol=1e-3)
     if loss is not Hinge:
-        found = certify(problem, solution.model, solution.certificate.rho)
-        assert -1e-12 <= found.gap <= 1.001e-8
+        gap = certify(problem, solution.model, solution.certificate.rho).gap
+        assert -1e-12 <= gap <= 1.001e-8
     if "positive" in kind:
         penalized = (KINDS[kind][0] + KINDS[kind][1] > 0)[LABELS]
         assert solution.model.dense(24)[penalized].min() >= 0.0
@@ -252,12 +257,11 @@ def make_stacked(
 
 def stacked_by_cvxpy(stacked_samples, kind, weights, intercept, labels=OF_OUTPUTS, offset=0.0):
     A, targets = stacked_samples
-    Y, W, b = (
-        targets[kind],
-        cp.Variable((24, OUTPUTS)),
-        cp.Variable((1, OUTPUTS)) if intercept else np.zeros((1, OUTPUTS)),
-    )
-    z = A @ W + np.ones((80, 1)) @ b + offset
+    Y = targets[kind]
+    W = cp.Variable((24, OUTPUTS))
+    z = A @ W + offset
+    if intercept:
+        z = z + np.ones((80, 1)) @ cp.Variable((1, OUTPUTS))
     value = {
         "squared": lambda: 0.5 * cp.sum_squares(Y - z),
         "multinomial": lambda: cp.sum(cp.log_sum_exp(z, axis=1)) - cp.sum(cp.multiply(Y, z)),
@@ -287,13 +291,12 @@ def test_stacked_solutions_are_those_of_a_convex_solver(stacked_samples, kind, h
     assert solution.converged
     assert_allclose(solution.certificate.primal, value, rtol=1e-7)
     assert -1e-12 <= certify(problem, solution.model).gap <= 1e-6
-    found = solution.model.dense(24 * OUTPUTS).reshape(24, OUTPUTS)
+    coefficients = solution.model.dense(24 * OUTPUTS).reshape(24, OUTPUTS)
     if kind == "multinomial":  # unregularized coefficients may all grow by the same amount
-        found, W = (
-            coefficients - coefficients.mean(axis=1, keepdims=True) for coefficients in (found, W)
-        )
-    assert_allclose(found, W, atol=1e-3)
-    assert all(len(set((found[g == OF_OUTPUTS] != 0).ravel())) == 1 for g in range(6))
+        coefficients -= coefficients.mean(axis=1, keepdims=True)
+        W = W - W.mean(axis=1, keepdims=True)
+    assert_allclose(coefficients, W, atol=1e-3)
+    assert all(len(set((coefficients[g == OF_OUTPUTS] != 0).ravel())) == 1 for g in range(6))
 
 
 @pytest.mark.parametrize("kind", ["squared", "multinomial"])

@@ -196,11 +196,11 @@ def test_other_weights_are_other_products():
         (0.3, weights),
         (0.2, None),
     ]:
-        own = replace(problem, sample_weight=sample_weight)
-        own = own.at(alpha * own.largest_alpha())
-        solution = DAL().solve(own, 1e-9, None, start)
+        weighted = replace(problem, sample_weight=sample_weight)
+        weighted = weighted.at(alpha * weighted.largest_alpha())
+        solution = DAL().solve(weighted, 1e-9, None, start)
         start = solution.start
-        assert certify(own, solution.model).gap <= 1e-8
+        assert certify(weighted, solution.model).gap <= 1e-8
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -208,14 +208,17 @@ def test_other_weights_are_other_products():
 def test_products_are_those_of_residual_columns(n_free, is_sparse):
     A, _, weights = data()
     free = None if n_free is None else np.random.default_rng(1).normal(size=(M, n_free))
-    root, whole = np.sqrt(weights)[:, None], np.sqrt(weights)[:, None] * A
+    root = np.sqrt(weights)[:, None]
+    residuals = root * A
     if free is not None:
-        whole = whole - (root * free) @ np.linalg.lstsq(root * free, whole, rcond=None)[0]
+        weighted = root * free
+        residuals = residuals - weighted @ np.linalg.lstsq(weighted, residuals, rcond=None)[0]
     products = InnerProducts()
     for size in (0, 7, 8, N):
         matrix = sparse.csc_matrix(A[:, :size]) if is_sparse else np.asfortranarray(A[:, :size])
-        found = products.of(matrix, weights, free)[:size, :size]
-        np.testing.assert_allclose(found, whole[:, :size].T @ whole[:, :size], rtol=1e-9, atol=1e-9)
+        inner = products.of(matrix, weights, free)[:size, :size]
+        expected = residuals[:, :size].T @ residuals[:, :size]
+        np.testing.assert_allclose(inner, expected, rtol=1e-9, atol=1e-9)
 
     assert products.known(weights) == N
     assert products.known(weights + 1.0) == 0
