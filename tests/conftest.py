@@ -49,13 +49,14 @@ def one_thread_for_blas():
 
 @pytest.fixture(scope="session", autouse=True)
 def seeds():
-    """Draw the same numbers in every run where a test gives no seed, so that none fails now and
-    then.
+    """Draw the same numbers in every run where a test gives no seed.
+
+    Otherwise, a test could fail now and then.
     """
-    drawn = np.random.default_rng
+    default_rng = np.random.default_rng
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            np.random, "default_rng", lambda seed=None: drawn(0 if seed is None else seed)
+            np.random, "default_rng", lambda seed=None: default_rng(0 if seed is None else seed)
         )
         yield
 

@@ -97,9 +97,11 @@ def imported_subpackages(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_subpackage_imports_only_from_below(path):
-    own = subpackage_of(path)
-    assert own in MAY_IMPORT, f"{own} is a new subpackage: say here what it may import"
-    assert imported_subpackages(path) <= MAY_IMPORT[own] | {own}
+    subpackage = subpackage_of(path)
+    assert subpackage in MAY_IMPORT, (
+        f"{subpackage} is a new subpackage: say here what it may import"
+    )
+    assert imported_subpackages(path) <= MAY_IMPORT[subpackage] | {subpackage}
 
 
 def test_the_subpackages_have_no_circle():
@@ -255,14 +257,14 @@ def test_chains_of_imports_are_short():
 
 
 def test_estimators_have_few_bases():
-    found = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
-    estimators = [cls for cls in found if issubclass(cls, SavedEstimator)]
+    classes = [value for name in omkl.__all__ if isinstance(value := getattr(omkl, name), type)]
+    estimators = [cls for cls in classes if issubclass(cls, SavedEstimator)]
     assert estimators
-    own = {
+    n_bases = {
         cls.__name__: sum(base.__module__.startswith("omkl.") for base in cls.__mro__)
         for cls in estimators
     }
-    assert {name: n for name, n in own.items() if n > BASES} == {}
+    assert {name: n for name, n in n_bases.items() if n > BASES} == {}
 
 
 #: Jitted functions take their types from their callers.
@@ -284,8 +286,8 @@ def public_functions(body, prefix=""):
 
 def untyped(function):
     """Return the arguments without a type, and "result" if it has none."""
-    own = function.args
-    arguments = [*own.posonlyargs, *own.args, *own.kwonlyargs, own.vararg, own.kwarg]
+    args = function.args
+    arguments = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
     names = [a.arg for a in arguments if a is not None and a.annotation is None]
     names = [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
     return names + ["result"] * (function.returns is None)
@@ -316,7 +318,10 @@ def run(code, *arguments):
     [
         ["--help"],
         ["--version"],
-        *([*own.split(), "--help"] for own in ("train parser", "predict", "inspect", "demo")),
+        *(
+            [*command.split(), "--help"]
+            for command in ("train parser", "predict", "inspect", "demo")
+        ),
     ],
 )
 def test_the_command_line_explains_itself_without_what_it_computes_with(arguments):

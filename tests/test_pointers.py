@@ -67,32 +67,32 @@ everything_at = EVERYTHING.at
 @numba.njit
 def read(address, vector, matrix, cube, integers, indices, flags, short):
     """Copy all fields."""
-    found = everything_at(address)
-    vector[:] = found.vector
-    matrix[:] = found.matrix
-    cube[:] = found.cube
-    integers[:] = found.integers
-    indices[:] = found.indices
-    flags[:] = found.flags
-    short[:] = found.short
-    return found.count, found.size
+    bundle = everything_at(address)
+    vector[:] = bundle.vector
+    matrix[:] = bundle.matrix
+    cube[:] = bundle.cube
+    integers[:] = bundle.integers
+    indices[:] = bundle.indices
+    flags[:] = bundle.flags
+    short[:] = bundle.short
+    return bundle.count, bundle.size
 
 
 @numba.njit
 def shapes_at(address):
-    found = everything_at(address)
-    return found.vector.shape, found.matrix.shape, found.cube.shape, found.short.shape
+    bundle = everything_at(address)
+    return bundle.vector.shape, bundle.matrix.shape, bundle.cube.shape, bundle.short.shape
 
 
 @numba.njit
 def double(address):
     """Multiply the entries of the arrays of two fields by 2."""
-    found = everything_at(address)
-    entries = flat(found.cube)
+    bundle = everything_at(address)
+    entries = flat(bundle.cube)
     for i in range(len(entries)):
         entries[i] *= 2.0
-    for i in range(found.vector.shape[0]):
-        found.vector[i] *= 2.0
+    for i in range(bundle.vector.shape[0]):
+        bundle.vector[i] *= 2.0
 
 
 @numba.njit

@@ -10,7 +10,8 @@ from omkl.groups.templates import _jit_arc_scores, _jit_arcs
 def replace_intrinsics():
     for module in (_jit_arcs, _jit_arc_scores):
         module.prefetch = lambda *places: None
-    _jit_arc_scores.locate_lanes, _jit_arc_scores.weigh_lanes = locate_lanes, weigh_lanes
+    _jit_arc_scores.locate_lanes = locate_lanes
+    _jit_arc_scores.weigh_lanes = weigh_lanes
 
 
 def memory(address, kind, count=_jit_arc_scores.LANES):
@@ -27,15 +28,16 @@ def locate_lanes(key, modifiers, turns, size, places):
 
 
 def weigh_lanes(places, lines, bare, directed, distant, scores, weight):
-    width, found = _jit_arc_scores.LINE, memory(scores, np.float64)
+    width = _jit_arc_scores.LINE
+    sums = memory(scores, np.float64)
     for lane, place in enumerate(memory(places, np.uint64).tolist()):
         line, buckets = divmod(place, 2**_jit_arc_scores.BUCKET_BITS)
         weights = memory(int(lines) + line * width * weight.itemsize, weight.dtype, width)
-        parts = [
+        terms = [
             (bare, buckets & 7),
             (directed, 8 + (buckets >> 3 & 7)),
             (distant, 16 + (buckets >> 6 & 15)),
         ]
-        found[lane] += sum(
-            scale * float(weights[bucket]) if scale else 0.0 for scale, bucket in parts
+        sums[lane] += sum(
+            scale * float(weights[bucket]) if scale else 0.0 for scale, bucket in terms
         )
