@@ -245,7 +245,7 @@ def _names_of_numbers(record: Mapping[str, Any]) -> list[str]:
     return [name for name in numbers if ":" not in name]
 
 
-def records_of(source: object) -> Records:
+def records_of(source: Any) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
