@@ -96,10 +96,9 @@ def _read_if_possible(dispatcher: Dispatcher) -> Dispatcher:
 
 
 def inner(function: Callable) -> Any:
-    """Compile a function for compiled callers only, which saves the time to compile a form for
-    Python.
+    """Compile a function for compiled callers only.
 
-    It is cached as a part of its callers.
+    This saves the time to compile a form for Python. It is cached as a part of its callers.
 
     Parameters
     ----------
@@ -127,12 +126,11 @@ def borrowing(function: Callable) -> Any:
 
 
 def _with_cache_key(function: Callable) -> Callable:
-    """Return a copy of a function that Numba compiles anew when something in other files that it
-    uses has changed.
+    """Return a copy of a function that Numba compiles anew when what it uses has changed.
 
-    Numba's cache compares the file of a function, its code and the contents of its closure. So the
-    copy has a closure with a digest of what its code names in other files: the source of these
-    files, layouts, and numbers.
+    This is about what it uses of other files. Numba's cache compares the file of a function, its
+    code and the contents of its closure. So the copy has a closure with a digest of what its code
+    names in other files: the source of these files, layouts, and numbers.
     """
     described = sorted(_uses(function))
     if not described:
@@ -146,11 +144,10 @@ def _with_cache_key(function: Callable) -> Callable:
 
 
 def _uses(function: Any) -> set[str]:
-    """Describe what a function uses, directly or through other functions, of files other than its
-    own.
+    """Describe what a function uses of other files, directly or through other functions.
 
-    Own helpers are followed, since they may use other files; what is defined below the function is
-    not, and must not use other files.
+    Helpers in its own file are followed, since they may use other files; what is defined below the
+    function is not, and must not use other files.
     """
     described: set[str] = set()
     modules: set[str] = set()
@@ -175,14 +172,13 @@ def _uses(function: Any) -> set[str]:
 
 
 def _named_by(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the global values that the code of a function names, and attributes of modules, with
-    their names.
-    """
+    """Yield names and values of the globals that a function uses, and of attributes of modules."""
     names = function.__code__.co_names
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
-            yield from ((other, vars(value)[other]) for other in names if other in vars(value))
+            attributes = vars(value)
+            yield from ((other, attributes[other]) for other in names if other in attributes)
         elif value is not None:
             yield name, value
 
@@ -195,9 +191,11 @@ def _source_of_module(name: str) -> str:
 
 def all_lanes(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:
     """Return a vector of ``n`` lanes with the same value in all of them, for intrinsics."""
-    many, zeros = ir.VectorType(value.type, n), ir.VectorType(ir.IntType(32), n)([0] * n)
-    first = builder.insert_element(many(ir.Undefined), value, ir.IntType(32)(0))
-    return builder.shuffle_vector(first, many(ir.Undefined), zeros)
+    integer = ir.IntType(32)
+    undefined = ir.VectorType(value.type, n)(ir.Undefined)
+    zeros = ir.VectorType(integer, n)([0] * n)
+    first = builder.insert_element(undefined, value, integer(0))
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 @intrinsic
@@ -205,7 +203,8 @@ def prefetch(typing_context: object, address: object) -> tuple:
     """Prefetch the cache line at an address; inlined into callers."""
 
     def generate(context, builder, signature, arguments):
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function_type)
         # read, highest locality, data cache

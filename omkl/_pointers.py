@@ -1,10 +1,9 @@
-"""Calls through pointers, and arrays behind addresses, for compiled code that knows its parts at
-run time only.
+"""Calls through pointers, and arrays behind addresses, for compiled code.
 
-A compiled driver takes the address of a function and calls it with a declared signature
-(:class:`Signature`). So it is compiled once for all parts, and a new part costs its own compilation
-only. What a part computes with lies in a
-:class:`Layout`: a block of numbers with the addresses and shapes of its arrays.
+Such code knows its parts at run time only. A compiled driver takes the address of a function and
+calls it with a declared signature (:class:`Signature`). So it is compiled once for all parts, and a
+new part costs its own compilation only. What a part computes with lies in a :class:`Layout`: a
+block of numbers with the addresses and shapes of its arrays.
 """
 
 from collections.abc import Callable
@@ -23,9 +22,17 @@ from omkl.exceptions import InputError
 N = TypeVar("N", bound=NamedTuple)
 
 #: Types of the arrays that parts exchange; all are contiguous.
-VECTOR, MATRIX, CUBE = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
-INTEGERS, INDICES, FLAGS = types.int64[::1], types.int32[::1], types.boolean[::1]
-ADDRESS, INTEGER, FLOAT, FLAG = types.int64, types.int64, types.float64, types.boolean
+VECTOR = types.float64[::1]
+MATRIX = types.float64[:, ::1]
+CUBE = types.float64[:, :, ::1]
+INTEGERS = types.int64[::1]
+INDICES = types.int32[::1]
+FLAGS = types.boolean[::1]
+#: Types of the numbers that parts exchange.
+ADDRESS = types.int64
+INTEGER = types.int64
+FLOAT = types.float64
+FLAG = types.boolean
 
 
 class Signature:
@@ -60,8 +67,9 @@ class Signature:
     __repr__ = __str__
 
     def address_of(self, function: Any) -> int:
-        """Return the address of a compiled function, which is compiled or read from the cache at
-        the first call.
+        """Return the address of a compiled function.
+
+        The function is compiled, or read from the cache, at the first call.
 
         Parameters
         ----------
@@ -101,14 +109,15 @@ class Signature:
         return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-#: Addresses of compiled functions by the name of the signature; functions live as long as the
-#: process.
+#: Addresses of compiled functions by the name of the signature.
+#: Functions live as long as the process.
 _ADDRESSES: dict[Dispatcher, dict[str, int]] = {}
 
 
 class Interpreted:
-    """Functions and layouts by address, for code that runs without compilation
-    (``NUMBA_DISABLE_JIT=1``).
+    """Functions and layouts by address, for code that runs without compilation.
+
+    This is for ``NUMBA_DISABLE_JIT=1``.
     """
 
     def __init__(self) -> None:
@@ -146,9 +155,9 @@ def _caller(signature: NumbaSignature) -> Callable:
             ).as_pointer()
             function = builder.inttoptr(values[0], pointer_type)
             converted = []
-            for position, (given, expected) in enumerate(zip(arguments, signature.args)):
+            for position, (kind, expected_kind) in enumerate(zip(arguments, signature.args)):
                 argument = builder.extract_value(values[1], position)
-                converted.append(context.cast(builder, argument, given, expected))
+                converted.append(context.cast(builder, argument, kind, expected_kind))
             status, result = context.call_conv.call_function(
                 builder, function, signature.return_type, signature.args, converted
             )
@@ -189,7 +198,9 @@ class Layout(Generic[N]):
         for name in kind._fields:
             self.starts[name] = self.size
             field = self.fields[name]
-            self.size += 1 + field.ndim if isinstance(field, types.Array) else 1
+            self.size += 1
+            if isinstance(field, types.Array):
+                self.size += field.ndim
         self.at = _INTERPRETED.at if config.DISABLE_JIT else _reader(self)
         if not config.DISABLE_JIT:
             typed = [(name, self.fields[name]) for name in self.starts]
@@ -222,13 +233,11 @@ class Layout(Generic[N]):
             block[start] = value
             return
         if not isinstance(field, types.Array):
-            block[start : start + 1].view(np.float64 if field == FLOAT else np.int64)[0] = value
+            dtype = np.float64 if field == FLOAT else np.int64
+            block[start : start + 1].view(dtype)[0] = value
             return
-        if (
-            value.dtype != _DTYPES[field.dtype]
-            or value.ndim != field.ndim
-            or not value.flags.c_contiguous
-        ):
+        has_type = value.dtype == _DTYPES[field.dtype] and value.ndim == field.ndim
+        if not has_type or not value.flags.c_contiguous:
             raise TypeError(
                 f"{self.kind.__name__}.{name} must be a contiguous array of {field}, "
                 f"not {value.dtype}."
@@ -322,8 +331,9 @@ def _reader(layout: Layout) -> Callable:
 
 @intrinsic
 def flat(typing_context: Any, array: Any) -> tuple:
-    """Return the entries of a contiguous array as a vector, in compiled code; it must outlive the
-    vector.
+    """Return the entries of a contiguous array as a vector, in compiled code.
+
+    The array must outlive the vector.
     """
     vector = types.Array(array.dtype, 1, "C")
 

@@ -1,10 +1,9 @@
-"""Signatures of the compiled functions that parts of a model bring, with the shapes and meaning of
-their arguments.
+"""Signatures of the compiled functions that parts of a model bring.
 
-A part has its functions in its attribute ``compiled``. The driver of training calls them by address
-(:mod:`omkl._pointers`), and the rounds in Python call the same functions. All arrays are
-contiguous. An example has ``n`` tokens and ``K`` labels (K = 1 for a number, and for two labels
-with one score); there are ``p`` groups.
+They tell the shapes and the meaning of arguments. A part has its functions in its attribute
+``compiled``. The driver of training calls them by address (:mod:`omkl._pointers`), and the rounds
+in Python call the same functions. All arrays are contiguous. An example has ``n`` tokens and ``K``
+labels (K = 1 for a number, and for two labels with one score); there are ``p`` groups.
 
 Arguments that many functions share:
 
