@@ -82,7 +82,9 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
 
 def n_rows(X: Any) -> int:
     """Number of rows."""
-    return X.shape[0] if hasattr(X, "shape") else len(X)
+    if hasattr(X, "shape"):
+        return X.shape[0]
+    return len(X)
 
 
 def is_frame(X: object) -> bool:
@@ -136,15 +138,21 @@ def as_rows(rows: Any) -> Any:
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
     """Select examples by a slice (views, if possible) or an array of indices."""
-    y = None if block.y is None else take_rows(block.y, chosen)
+    y = None
+    if block.y is not None:
+        y = take_rows(block.y, chosen)
     return Block(take_rows(block.X, chosen), y, block.feature_names)
 
 
 def take_rows(rows: Any, chosen: slice | np.ndarray) -> Any:
     """Select rows of an array, sparse matrix, list, treebank, or data frame of pandas."""
     if isinstance(rows, (list, tuple)):
-        return list(rows[chosen]) if isinstance(chosen, slice) else [rows[i] for i in chosen]
-    return rows.iloc[chosen] if hasattr(rows, "iloc") else rows[chosen]
+        if isinstance(chosen, slice):
+            return list(rows[chosen])
+        return [rows[i] for i in chosen]
+    if hasattr(rows, "iloc"):
+        return rows.iloc[chosen]
+    return rows[chosen]
 
 
 def join(blocks: Sequence[Block]) -> Block:

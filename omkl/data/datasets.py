@@ -160,7 +160,9 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
         If the file is missing, truncated, or not such a table.
     """
     is_name = str(name_or_path).isidentifier()
-    path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py") if is_name else name_or_path
+    path = name_or_path
+    if is_name:
+        path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py")
     header, *rows = [line for _, line in text_lines(path)] or [""]
     n_columns = len(header.split(","))
     table = np.empty(0)

@@ -42,7 +42,9 @@ CHUNK = 1 << 18
 def data_home() -> Path:
     """Return the folder of data sets: ``$OMKL_DATA``, or the default folder of the data scripts."""
     folder = os.environ.get("OMKL_DATA")
-    return Path(folder) if folder else user_cache()
+    if folder:
+        return Path(folder)
+    return user_cache()
 
 
 def user_cache() -> Path:
@@ -72,7 +74,9 @@ def file_name(path: PathLike) -> str:
 def stem(path: PathLike) -> str:
     """Return the name of a file without the suffix of its compression, such as ``.gz``."""
     name = Path(file_name(path))
-    return name.stem if name.suffix in OPENERS else name.name
+    if name.suffix in OPENERS:
+        return name.stem
+    return name.name
 
 
 def is_pipe(path: PathLike) -> bool:
@@ -101,7 +105,10 @@ def find_files(path: Paths) -> list[FileName]:
     and are read by fsspec. Raises DataFileError if there is no file.
     """
     files: list[FileName] = []
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if isinstance(path, (str, os.PathLike)):
+        paths = [path]
+    else:
+        paths = list(path)
     for source in paths or [""]:
         files_of_source: Sequence[FileName] = []
         if isinstance(source, str) and is_url(source):

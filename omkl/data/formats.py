@@ -232,7 +232,10 @@ def stream_npz(
             raise unreadable(path, error, "archive of NumPy") from None
         required = [X] if y == "y" else [X, y]
         absent = [name for name in required if name not in arrays]
-        needs = f"an array {absent[0]!r}" if absent else _missing_from(list(arrays.values()))
+        if absent:
+            needs = f"an array {absent[0]!r}"
+        else:
+            needs = _missing_from(list(arrays.values()))
         if needs:
             raise DataFileError(f"{path} must hold {needs}; its arrays are {listed(names)}.")
         yield Block(arrays[X], arrays.get(y))

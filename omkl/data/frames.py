@@ -54,12 +54,16 @@ def column_names(X: Any) -> list[str] | None:
     if not is_arrow and not is_frame(X):
         return None
     labels = X.column_names if is_arrow else list(X.columns)
-    return labels if labels and all(isinstance(label, str) for label in labels) else None
+    if labels and all(isinstance(label, str) for label in labels):
+        return labels
+    return None
 
 
 def is_time(dtype: Any) -> bool:
     """Tell whether a dtype of pandas or polars is a date, time or duration."""
-    return dtype.is_temporal() if hasattr(dtype, "is_temporal") else dtype.kind in "mM"
+    if hasattr(dtype, "is_temporal"):
+        return dtype.is_temporal()
+    return dtype.kind in "mM"
 
 
 def is_missing(value: object) -> bool:
@@ -105,7 +109,9 @@ def times_as_days(X: Any) -> Any:
     if not isinstance(X, np.ndarray):
         return X
     if X.dtype.kind in "Mm":
-        durations = X - np.datetime64(0, "D") if X.dtype.kind == "M" else X
+        durations = X
+        if X.dtype.kind == "M":
+            durations = X - np.datetime64(0, "D")
         return durations / np.timedelta64(1, "D")
     if X.dtype.kind != "O" or X.ndim != 2:
         return X
@@ -179,7 +185,9 @@ def plain_targets(y: Any) -> Any:
     dtype = getattr(y, "dtype", None)
     if dtype is None:
         is_text = isinstance(y, (list, tuple)) and all(isinstance(label, str) for label in y)
-        return text_array(y) if is_text and y else y
+        if is_text and y:
+            return text_array(y)
+        return y
     rows_without = _rows_without_target(y)
     if rows_without.size or is_time(dtype):
         flaw = f"dates or durations, {dtype}"
@@ -189,7 +197,9 @@ def plain_targets(y: Any) -> Any:
     plain_dtype = getattr(dtype, "numpy_dtype", None)  # only nullable dtypes have it
     if isinstance(plain_dtype, np.dtype) and plain_dtype.kind in "biuf":
         return y.to_numpy(dtype=plain_dtype)
-    return np.asarray(y) if hasattr(dtype, "categories") else y
+    if hasattr(dtype, "categories"):
+        return np.asarray(y)
+    return y
 
 
 def _rows_without_target(y: Any) -> np.ndarray:
@@ -288,12 +298,18 @@ class Columns:
         names = schema.names
         if isinstance(target, int):
             is_position = -len(names) <= target < len(names)
-            target = names[target] if is_position else str(target)
+            if is_position:
+                target = names[target]
+            else:
+                target = str(target)
         self.target = target
         if columns is None:
             columns = [name for name in names if name != self.target]
         self.names = list(columns)
-        self.all_names = self.names if self.target is None else [*self.names, self.target]
+        if self.target is None:
+            self.all_names = self.names
+        else:
+            self.all_names = [*self.names, self.target]
         self._named = named
         flaw = _count_flaw(self.all_names, names)
         if not self.names or self.target in self.names:
@@ -358,7 +374,9 @@ class Columns:
         type = field.type
         if types.is_dictionary(type):
             kind = self._kind(field.with_type(type.value_type), where)
-            return kind if field.name == self.target or kind == "vector" else "string"
+            if field.name == self.target or kind == "vector":
+                return kind
+            return "string"
         if types.is_integer(type) or types.is_boolean(type):
             return "integer"
         if types.is_floating(type) or types.is_decimal(type) or types.is_null(type):
@@ -435,7 +453,10 @@ class Columns:
         if isinstance(column, pyarrow.DictionaryArray):
             column = _decoded(column, is_text)
         if str(column.type) == "null":
-            column = column.cast(pyarrow.string() if is_text else pyarrow.float64())
+            if is_text:
+                column = column.cast(pyarrow.string())
+            else:
+                column = column.cast(pyarrow.float64())
         return column
 
     def _values(
@@ -458,7 +479,9 @@ class Columns:
             if types.is_boolean(column.type):
                 column = column.cast(pyarrow.int8())
             y = column.fill_null(0).to_numpy(zero_copy_only=False)
-            return y if types.is_uint64(column.type) else y.astype(np.int64, copy=False)
+            if types.is_uint64(column.type):
+                return y
+            return y.astype(np.int64, copy=False)
         if not types.is_floating(column.type):
             column = column.cast(pyarrow.float64(), safe=False)
         values = column.to_numpy(zero_copy_only=False)
@@ -477,7 +500,9 @@ class Columns:
         width = self._widths.get(name, 0)
         has_width = (lengths == width) & (lengths > 0)
         for i in np.flatnonzero(~has_width).tolist():
-            flaw = f"has {lengths[i]} numbers, others {width}" if lengths[i] >= 0 else "is missing"
+            flaw = "is missing"
+            if lengths[i] >= 0:
+                flaw = f"has {lengths[i]} numbers, others {width}"
             reasons.setdefault(i, f"the list in column {name!r} {flaw}.")
         is_of_valid_list = np.repeat(has_width, np.maximum(lengths, 0))
         vectors = np.zeros((len(lengths), width), values.dtype)
@@ -501,8 +526,10 @@ def _count_flaw(needed: Sequence[str], names: Sequence[str]) -> str:
     """Describe the first needed column that is missing or ambiguous; empty if there is none."""
     for name in needed:
         count = names.count(name)
-        if count != 1:
-            return f"{'several columns' if count else 'no column'} {name!r:.200}"
+        if count == 0:
+            return f"no column {name!r:.200}"
+        if count > 1:
+            return f"several columns {name!r:.200}"
     return ""
 
 

@@ -83,7 +83,9 @@ class Graph:
         return self.layout.n_nodes
 
     def __repr__(self) -> str:
-        directed = ", directed" if self.directed else ""
+        directed = ""
+        if self.directed:
+            directed = ", directed"
         return f"Graph({len(self)} nodes, {len(self.edges)} edges{directed})"
 
     @property
@@ -138,11 +140,19 @@ def _attributes(kind: str, owners: Iterable[tuple[Any, dict]], name: str | None)
     """Return the attributes of nodes or edges, or one of them: arrays are stacked."""
     features: list[Any] = []
     for owner, attributes in owners:
-        is_absent = not attributes if name is None else name not in attributes
+        if name is None:
+            is_absent = not attributes
+        else:
+            is_absent = name not in attributes
         if is_absent:
-            what = f"attribute {name!r}" if name else "attributes"
+            what = "attributes"
+            if name:
+                what = f"attribute {name!r}"
             raise InputError(f"The {kind} {owner!r} of a networkx graph has no {what}.")
-        features.append(attributes if name is None else attributes[name])
+        if name is None:
+            features.append(attributes)
+        else:
+            features.append(attributes[name])
     if features and not isinstance(features[0], (str, dict, list)):
         return np.array([np.atleast_1d(vector) for vector in features])
     return features
@@ -167,7 +177,10 @@ def _check_edges(edges: np.ndarray, n: int, directed: bool) -> None:
     """Raise an InputError for an unknown node, a loop, or a double edge."""
     outside = ((edges < 0) | (edges >= n)).any(axis=1)
     loops = edges[:, 0] == edges[:, 1]
-    ends = edges if directed else np.sort(edges, axis=1)
+    if directed:
+        ends = edges
+    else:
+        ends = np.sort(edges, axis=1)
     codes = n * ends[:, 0] + ends[:, 1]
     repeated = np.ones(len(edges), dtype=bool)
     repeated[np.unique(codes, return_index=True)[1]] = False
@@ -317,7 +330,10 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
             f"There must be labels for each of the {len(graphs)} graphs, "
             f"got those of {len(labels)}."
         )
-    labels_of_graphs = [None] * len(graphs) if labels is None else labels
+    if labels is None:
+        labels_of_graphs = [None] * len(graphs)
+    else:
+        labels_of_graphs = labels
     with output_file(path) as file:
         for graph, y in zip(graphs, labels_of_graphs):
             if isinstance(y, np.ndarray):
@@ -338,7 +354,9 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
 
 def _numbers(features: Any) -> Any:
     """Convert rows of numbers to an array; keep other features."""
-    first = features[0] if isinstance(features, list) and features else None
+    first = None
+    if isinstance(features, list) and features:
+        first = features[0]
     if isinstance(first, list) and first and isinstance(first[0], (int, float)):
         return np.array(features, dtype=np.float64)
     return features

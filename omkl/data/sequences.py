@@ -174,7 +174,10 @@ def stream_sequences(
             sequences = _read_paragraphs(path, skipped, _in_attributes, format)
         while block := list(islice(sequences, block_size)):
             X, y = map(list, zip(*block))
-            yield Block(X, None if y[0] is None else y)
+            if y[0] is None:
+                yield Block(X, None)
+            else:
+                yield Block(X, y)
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
@@ -234,8 +237,10 @@ def _read_paragraphs(
         elif not is_token:
             if reason:
                 skipped.refuse(reason)
+            elif tokens and labels[0] is None:
+                yield tokens, None
             elif tokens:
-                yield tokens, None if labels[0] is None else labels
+                yield tokens, labels
             tokens = []
             labels = []
             reason = ""
@@ -259,7 +264,9 @@ def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
             raise DataFileError(
                 f"found {len(cells)} columns for a token, not {n_cells} as in the first line."
             )
-        label = cells.pop() if labelled else None
+        label = None
+        if labelled:
+            label = cells.pop()
         return {f"c{j}": cell for j, cell in enumerate(cells)}, label
 
     return parse
@@ -287,7 +294,9 @@ def _in_attributes(line: str) -> LabelledToken:
             )
         unmarked = name.replace(COLON, ":").replace(BACKSLASH, "\\")
         template, equals, text = unmarked.partition("=")
-        value = text if equals else None
+        value = None
+        if equals:
+            value = text
         weights = token.setdefault(template, {})
         weights[value] = weights.get(value, 0.0) + weight
     simple: dict[str, Any] = dict(token)
@@ -308,7 +317,9 @@ def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
             continue
         try:
             x, y, kind_of_tokens = _parse_json(line)
-            kind = f"{kind_of_tokens} {'without' if y is None else 'with'} labels"
+            kind = f"{kind_of_tokens} with labels"
+            if y is None:
+                kind = f"{kind_of_tokens} without labels"
             kind_of_first = kind_of_first or kind
             if kind != kind_of_first:
                 raise DataFileError(f"expected {kind_of_first}, as in the sequences before it.")
@@ -323,7 +334,9 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
     Return tokens, labels, in which lists become tuples, and the kind of the tokens.
     """
     # numbers must be finite, and strings must have an encoding in UTF-8
-    number = _finite if IS_UNUSUAL.search(line) else None
+    number = None
+    if IS_UNUSUAL.search(line):
+        number = _finite
     try:
         record = json.loads(line, parse_constant=_finite, parse_float=number, parse_int=number)
         if number is not None:
@@ -333,7 +346,9 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         x = None
         y = None
-    kind = _kind(x) if isinstance(x, list) and x else ""
+    kind = ""
+    if isinstance(x, list) and x:
+        kind = _kind(x)
     if not isinstance(x, list) or not kind:
         raise DataFileError(
             'expected {"x": [...], "y": [...]}, whose tokens are all words, dicts of strings, '
@@ -344,7 +359,9 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
         return x, None, kind
     labels: list = []
     types: set[type] = set()
-    items_of_y = y if isinstance(y, list) else []
+    items_of_y = []
+    if isinstance(y, list):
+        items_of_y = y
     for label in items_of_y:
         if isinstance(label, list):
             types.update(map(type, label))
@@ -363,7 +380,9 @@ def _finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
         raise ValueError
-    return int(text) if text.lstrip("-").isdigit() else value
+    if text.lstrip("-").isdigit():
+        return int(text)
+    return value
 
 
 def _kind(x: list) -> str:
@@ -451,13 +470,19 @@ def write_sequences(
 def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
     """Write attributes with their weights, if these are not 1."""
     lines = []
-    labels = [None] * len(x) if y is None else y
+    if y is None:
+        labels = [None] * len(x)
+    else:
+        labels = y
     for token, label in zip(x, labels):
         cells = [_label(label)]
         if isinstance(token, Mapping):
             for key, value in token.items():
                 for name, weight in _weights(str(key), value).items():
-                    attribute = _escaped(str(key) if name is None else f"{key}={name}")
+                    attribute = str(key)
+                    if name is not None:
+                        attribute = f"{key}={name}"
+                    attribute = _escaped(attribute)
                     if weight != 1:
                         attribute = f"{attribute}:{float(weight)!r}".removesuffix(".0")
                     cells.append(attribute)
@@ -473,13 +498,19 @@ def _weights(key: str, value: object) -> Mapping[Any, Any]:
     """Map each value of a token's entry to its weight; the key of a plain number is None."""
     if value is None or value is False:
         return {}
-    values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
+    if isinstance(value, (set, frozenset, np.ndarray)):
+        values = _plain(value)
+    else:
+        values = value
     if isinstance(values, str):
         values = [values]
     if "=" not in key:
         if isinstance(values, (list, tuple)) and all(isinstance(name, str) for name in values):
             return Counter(values)
-        weights = values if isinstance(values, Mapping) else {None: values}
+        if isinstance(values, Mapping):
+            weights = values
+        else:
+            weights = {None: values}
         if all(isinstance(weight, REAL) and isfinite(weight) for weight in weights.values()):
             return weights
     raise InputError(
@@ -504,8 +535,12 @@ def _cell(cell: str) -> str:
 
 def _label(label: object) -> str:
     """Return a label as a cell; labels that are no strings are JSON."""
-    text = "" if label is None else label
-    cell = _cell(text if isinstance(text, str) else _json(text))
+    text = ""
+    if isinstance(label, str):
+        text = label
+    elif label is not None:
+        text = _json(label)
+    cell = _cell(text)
     if cell.startswith("# "):
         raise InputError(f"a label must not start with '# ', as comments do, got {cell!r:.80}.")
     return cell
@@ -514,7 +549,10 @@ def _label(label: object) -> str:
 def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
     """Write a token a line: the values of a dict, or a word, and the label."""
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
-    labels = [None] * len(x) if y is None else y
+    if y is None:
+        labels = [None] * len(x)
+    else:
+        labels = y
     rows = [[*token.values(), _label(label)] for token, label in zip(tokens, labels)]
     for token, cells in zip(tokens, rows):
         are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)

@@ -112,7 +112,10 @@ class Stream:
         self._is_spent = False
         self.block_size = block_size
         self.once = once
-        self.feature_names = None if feature_names is None else list(feature_names)
+        if feature_names is None:
+            self.feature_names = None
+        else:
+            self.feature_names = list(feature_names)
         self._skipped = skipped
 
     def blocks(self, epoch: int = 0) -> Iterator[Block]:
@@ -154,18 +157,25 @@ class Stream:
             rows = X
             if sparse.issparse(X):
                 rows = (X[i : i + 1] for i in range(n))
-            targets = [None] * n if y is None else y
+            if y is None:
+                targets = [None] * n
+            else:
+                targets = y
             yield from zip(rows, targets)
 
     @property
     def skipped(self) -> int:
         """Number of records skipped so far by the latest pass, with ``on_error="skip"``."""
-        return 0 if self._skipped is None else self._skipped.count
+        if self._skipped is None:
+            return 0
+        return self._skipped.count
 
     @property
     def reasons(self) -> list[str]:
         """Reasons why the first skipped records were skipped, with file and line."""
-        return [] if self._skipped is None else list(self._skipped.reasons)
+        if self._skipped is None:
+            return []
+        return list(self._skipped.reasons)
 
     def shuffled(
         self, buffer: int = 10_000, random_state: int | np.random.Generator | None = None
@@ -246,7 +256,9 @@ class Stream:
         """
         table = read_table(X)
         rows = as_rows(table.values)
-        targets = None if y is None else as_rows(y)
+        targets = None
+        if y is not None:
+            targets = as_rows(y)
         examples = Block(rows, targets, table.names)
         n = n_rows(rows)
         flaw = ""
@@ -287,9 +299,16 @@ class Stream:
             raise InputError(
                 f"A stream is made of an iterable of pairs (x, y), not of {shown(examples)}."
             )
-        once = "an iterator" if isinstance(examples, Iterator) else None
-        source = examples if callable(examples) else lambda: examples
-        return cls(lambda epoch: _grouped(iter(source()), block_size), block_size, once=once)
+        once = None
+        if isinstance(examples, Iterator):
+            once = "an iterator"
+
+        def passes(epoch: int) -> Iterator[Block]:
+            if callable(examples):
+                return _grouped(iter(examples()), block_size)
+            return _grouped(iter(examples), block_size)
+
+        return cls(passes, block_size, once=once)
 
 
 def _grouped(items: Iterator, size: int) -> Iterator[Block]:
@@ -316,14 +335,18 @@ def _block_of_table(pair: tuple) -> Block:
     """Convert a table and its targets to a block."""
     X, y = pair
     table = read_table(X)
-    return Block(table.values, None if y is None else as_rows(y), table.names)
+    targets = None
+    if y is not None:
+        targets = as_rows(y)
+    return Block(table.values, targets, table.names)
 
 
 def _aligned(blocks: Iterable[Block]) -> Iterator[Block]:
     """Order the columns of all blocks as in the first one."""
     names = None
     for block in blocks:
-        names = block.feature_names if names is None else names
+        if names is None:
+            names = block.feature_names
         yield block.aligned(names, "A block of the stream")
 
 
@@ -416,7 +439,9 @@ def stream_files(
                         names = block.feature_names
                     yield block.aligned(names, str(source))
             except DamagedFileError as error:
-                damage = "cut short" if isinstance(error, TruncatedFileError) else "damaged"
+                damage = "damaged"
+                if isinstance(error, TruncatedFileError):
+                    damage = "cut short"
                 place = f"{source}, after {n_examples} {noun}s: the file is {damage}"
                 if skipped.on_error == "raise":
                     raise type(error)(
@@ -424,7 +449,9 @@ def stream_files(
                     ) from None
                 skipped.note(f"{place}, and the rest of it is left out: {error}")
         if is_empty:
-            reason = f" that can be read: {skipped.reasons[0]}" if skipped.count else "."
+            reason = "."
+            if skipped.count:
+                reason = f" that can be read: {skipped.reasons[0]}"
             files = f"{sources[0]}"
             if len(sources) > 1:
                 files += f" and {len(sources) - 1} more"

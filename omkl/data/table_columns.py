@@ -99,7 +99,10 @@ def read_series(series: Any, name: Any, learned: str | None = None) -> Column:
     has_categories = hasattr(series.dtype, "categories")
     if learned in (TEXT, IDENTIFIER) or has_categories:
         texts = _texts_of(series.to_list(), name, has_categories)
-        column = Column(name, learned if learned in (TEXT, IDENTIFIER) else TEXT, texts)
+        kind = TEXT
+        if learned == IDENTIFIER:
+            kind = IDENTIFIER
+        column = Column(name, kind, texts)
     elif is_number(series.dtype):
         column = Column(name, NUMBERS, _floats_of(series))
     elif is_time(series.dtype):
@@ -116,7 +119,10 @@ def read_arrow(array: Any, name: str, learned: str | None = None) -> Column:
     is_list = types.is_nested(array.type)
     if learned in (TEXT, IDENTIFIER) or has_categories:
         texts = _texts_of(array.to_pylist(), name, has_categories)
-        column = Column(name, learned if learned in (TEXT, IDENTIFIER) else TEXT, texts)
+        kind = TEXT
+        if learned == IDENTIFIER:
+            kind = IDENTIFIER
+        column = Column(name, kind, texts)
     elif types.is_integer(array.type) or types.is_floating(array.type):
         column = Column(name, NUMBERS, _floats_of_arrow(array))
     elif types.is_temporal(array.type) or is_list:
@@ -139,7 +145,9 @@ def _of_kind(column: Column, learned: str | None) -> Column:
         return column
     if column.is_text:
         refuse_text(column)
-    needed = "finite numbers" if learned == NUMBERS else learned
+    needed = learned
+    if learned == NUMBERS:
+        needed = "finite numbers"
     raise InputError(
         f"Column {column.name!r} of X must hold {needed}, as in training, got {column.kind}."
     )
@@ -166,13 +174,17 @@ def _is_empty(column: Column) -> bool:
 
 def is_number(dtype: Any) -> bool:
     """Tell whether a data type of pandas or polars is numeric."""
-    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else dtype.kind in "biuf"
+    if hasattr(dtype, "is_numeric"):
+        return dtype.is_numeric()
+    return dtype.kind in "biuf"
 
 
 def _floats_of(series: Any) -> np.ndarray:
     """Return numbers as floats; single precision stays."""
     is_single = "float32" in str(series.dtype).lower()
-    return np.asarray(series, dtype=np.float32 if is_single else np.float64)
+    if is_single:
+        return np.asarray(series, dtype=np.float32)
+    return np.asarray(series, dtype=np.float64)
 
 
 def _floats_of_arrow(array: Any) -> np.ndarray:
@@ -273,7 +285,9 @@ def _read_arrow(array: Any, name: Any) -> Column:
     if types.is_temporal(array.type):
         has_dates = types.is_timestamp(array.type) or types.is_date(array.type)
         numbers = days(array).to_numpy(zero_copy_only=False)
-        return Column(name, DATES if has_dates else DURATIONS, numbers)
+        if has_dates:
+            return Column(name, DATES, numbers)
+        return Column(name, DURATIONS, numbers)
     table = pyarrow.table({str(name): array})
     rows = Columns(table.schema).block(table, "Data frame, row", range(len(array)), refuse_row).X
     return Column(name, VECTORS, rows)
@@ -365,7 +379,9 @@ def encode_columns(
     arrays: list[np.ndarray] = []
     categories_of_columns: list[list[str] | None] = []
     for j, column in enumerate(columns):
-        names = None if categories is None else categories[j]
+        names = None
+        if categories is not None:
+            names = categories[j]
         if column.kind == TEXT:
             if categories is None:
                 names = sorted({text for text in column.values if text is not None})

@@ -86,14 +86,18 @@ class Table:
         """Number of columns."""
         if self.columns is not None:
             return len(self.columns)
-        return self.array.shape[1] if self.names is None else len(self.names)
+        if self.names is None:
+            return self.array.shape[1]
+        return len(self.names)
 
     @property
     def values(self) -> Any:
         """Array or sparse matrix (n, d), or list of n dicts if there is text."""
         if self.columns is not None:
             return rows_of_columns(self.columns)
-        return self.array if self.rows is None else self.rows
+        if self.rows is None:
+            return self.array
+        return self.rows
 
     def kinds(self) -> list[str | None]:
         """Return the kind of each column; of dicts, only text is known."""
@@ -102,7 +106,10 @@ class Table:
         kinds: list[str | None] = []
         for name in self.names or ():
             values = (row[name] for row in self.rows or () if row.get(name) is not None)
-            kinds.append(TEXT if isinstance(next(values, None), str) else None)
+            kind = None
+            if isinstance(next(values, None), str):
+                kind = TEXT
+            kinds.append(kind)
         return kinds
 
     def in_columns(self, training: TrainingColumns | None = None) -> Table:
@@ -194,7 +201,9 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
     else:
         table = Table(names=ordered, array=select_columns(X, names, ordered))
         is_other_form = training.have_text
-    return table.in_columns(training) if is_other_form else table
+    if is_other_form:
+        return table.in_columns(training)
+    return table
 
 
 def is_table(X: object) -> bool:
@@ -226,7 +235,9 @@ def _read_frame(X: Any, training: TrainingColumns, where: str) -> Table:
             columns.append(read_arrow(array, label, learned))
         else:
             columns.append(read_series(X[label], label, learned))
-    return Table(names=None if names is None else labels, columns=columns)
+    if names is None:
+        return Table(columns=columns)
+    return Table(names=labels, columns=columns)
 
 
 def _kinds_of_labels(

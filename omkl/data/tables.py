@@ -87,7 +87,9 @@ def stream_parquet(
         dataset = _open_dataset(paths, folder)
     plan = Columns(dataset.schema, target, columns, paths[0])
     fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
-    partitions = dataset.partitioning.schema if dataset.partitioning else []
+    partitions = []
+    if dataset.partitioning:
+        partitions = dataset.partitioning.schema
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
         n_rows = 0
@@ -119,11 +121,14 @@ def _open_dataset(paths: Sequence[FileName], folder: str | None) -> pyarrow.data
         )
         format = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
     system, keys = file_system(paths)
+    partitioning = None
+    if folder or system:
+        partitioning = "hive"
     return pyarrow.dataset.dataset(
         keys,
         format=format,
         filesystem=system,
-        partitioning="hive" if folder or system else None,
+        partitioning=partitioning,
         partition_base_dir=folder,
     )
 
@@ -217,17 +222,25 @@ def stream_frames(
             f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}."
         )
     has_schema = isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset))
-    plan = Columns(frames.schema, target, columns) if has_schema else None
+    plan = None
+    if has_schema:
+        plan = Columns(frames.schema, target, columns)
 
     def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan
-        made = frames() if callable(frames) else frames
+        made = frames
+        if callable(frames):
+            made = frames()
+        if _is_table(made):
+            made = [made]
         n_rows = 0
-        for frame in [made] if _is_table(made) else made:
+        for frame in made:
             if not _is_table(frame):
                 raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
             if isinstance(frame, pyarrow.dataset.Dataset):
-                names = None if plan is None else plan.all_names
+                names = None
+                if plan is not None:
+                    names = plan.all_names
                 reader = frame.scanner(columns=names, batch_size=BATCH).to_reader()
             else:
                 if is_frame(frame):
@@ -243,14 +256,16 @@ def stream_frames(
                     n_rows += part.num_rows
                     yield plan.block(part, "Data frame, row", numbers, skipped.refuse)
 
-    is_iterator = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
+    once = None
+    if isinstance(frames, (Iterator, pyarrow.RecordBatchReader)):
+        once = "an iterator of data frames"
     return stream_files(
         ["The data frame"],
         read,
         block_size=block_size,
         on_error=on_error,
         feature_names=plan.feature_names if plan else None,
-        once="an iterator of data frames" if is_iterator else None,
+        once=once,
     )
 
 

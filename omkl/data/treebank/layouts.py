@@ -96,12 +96,16 @@ def find_format(path: PathLike, start: bytes) -> str:
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
     word = re.search(rb"^1\t.*$", start, re.MULTILINE)
-    columns = word[0].rstrip(b"\r").split(b"\t") if word else []
+    columns = []
+    if word:
+        columns = word[0].rstrip(b"\r").split(b"\t")
     # column 9 is PHEAD in CoNLL-X, a number, and DEPS in CoNLL-U
     has_phead = len(columns) == 10 and columns[8].isdigit()
     if len(columns) > 10 or (has_phead and not columns[6].isdigit()):
         return "conll2008"
-    return "conllx" if has_phead else "conllu"
+    if has_phead:
+        return "conllx"
+    return "conllu"
 
 
 def last_boundary(text: bytes | bytearray) -> int:
@@ -192,5 +196,7 @@ def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tup
     cycle = [word for word, _ in networkx.find_cycle(networkx.DiGraph(enumerate(heads, 1)))]
     start = cycle.index(min(cycle))
     shown = " -> ".join(map(str, [*cycle[start:], *cycle[: start + 1]]))
-    rootless = "" if min(heads) < 1 else ", and no word has head 0"
+    rootless = ""
+    if min(heads) >= 1:
+        rootless = ", and no word has head 0"
     return cycle[start], f"the heads are no tree but have a cycle, {shown}{rootless}."

@@ -163,7 +163,10 @@ class _Grammar:
         relations = np.where(is_noise, self.rng.integers(len(RELATIONS), size=n), relations)
         deprels = []
         for head, relation in zip(heads, relations):
-            deprels.append("root" if head == 0 else RELATIONS[relation])
+            if head == 0:
+                deprels.append("root")
+            else:
+                deprels.append(RELATIONS[relation])
         return Sentence(**columns, heads=heads.tolist(), deprels=deprels)
 
 

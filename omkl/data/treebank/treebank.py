@@ -195,7 +195,10 @@ class Treebank:
         -------
         Treebank
         """
-        tables = self.strings if strings is None else {**self.strings, name: strings}
+        if strings is None:
+            tables = self.strings
+        else:
+            tables = {**self.strings, name: strings}
         columns: dict[str, Any] = {name: np.ascontiguousarray(values, np.int32)}
         return replace(self, strings=tables, changed=self.changed | {name}, **columns)
 
@@ -316,7 +319,9 @@ class Treebank:
             n_words = max(map(len, columns.values()))
             lengths.append(n_words)
             for name, column in columns.items():
-                missing: Any = jit.NO_HEAD if name == "heads" else MISSING
+                missing: Any = MISSING
+                if name == "heads":
+                    missing = jit.NO_HEAD
                 values[name] += [missing if value is None else value for value in column]
                 if not len(column):
                     values[name] += [missing] * n_words
