@@ -161,7 +161,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """
         started = time.perf_counter()
         are_collections = is_collection(*data)
-        stream = None if are_collections else sources.as_stream(*data)
+        stream = None
+        if not are_collections:
+            stream = sources.as_stream(*data)
         model = self._new_model(task.codec)
         held_out = sources.validation_block(validation, self.early_stopping)
         partitions = None
@@ -192,7 +194,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         self.history_ = records
         self.fit_seconds_ = time.perf_counter() - started
         warn_of_evidence(model.trainer.find(Evidence))
-        return None if plan.stopping is None else plan.stopping.examples()
+        if plan.stopping is None:
+            return None
+        return plan.stopping.examples()
 
     def _new_run(self, options: RunOptions, partitions: Partitions | None) -> Run:
         """Prepare checkpoints and shards; ``partitions`` of collections are shards."""
@@ -230,7 +234,10 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return EarlyStopping(examples, self.n_iter_no_change, task.held_out_score)
 
     def _array_source(self, examples: Examples, run: Run) -> ArraySource:
-        return ArraySource(examples, run.rng if self.shuffle else None)
+        rng = None
+        if self.shuffle:
+            rng = run.rng
+        return ArraySource(examples, rng)
 
     def _plan_partitions(
         self,
@@ -340,7 +347,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         stream = sources.as_stream(*data)
         has_model = self._model is not None
         model = self._model_to_continue(task, classes)
-        history = self.history_ if has_model else []
+        history = []
+        if has_model:
+            history = self.history_
         is_single_example = type(data.X) in (np.ndarray, list) and len(data.X) == 1
         has_callbacks = bool(task.companions or self._recorders or self.callbacks)
         if is_single_example and model.goes_on and not has_callbacks:
@@ -362,7 +371,10 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         Raises InputError if it cannot be trained further, or parameters or ``classes`` are invalid.
         """
         has_model = self._model is not None
-        model = self._new_model(task.codec) if self._model is None else self._model
+        if self._model is None:
+            model = self._new_model(task.codec)
+        else:
+            model = self._model
         # joblib.load maps arrays of files, which are read-only
         if has_model and not model.trainer.group_state.scales.flags.writeable:
             model = deepcopy(model)
@@ -390,14 +402,19 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         def single_block(epoch: int) -> list[TrainingBlock]:
             return [data]
 
-        blocks_of = single_block if stream is None else stream.blocks
+        if stream is None:
+            blocks_of = single_block
+        else:
+            blocks_of = stream.blocks
         source = sources.StreamSource(blocks_of, model, task.read)
         source.open()
         # in epochs over data of known size
         may_repeat = model.settings.n_examples is not None and model.settings.epochs != 1
         if not may_repeat:
             model.watch_stream()
-        epoch = history[-1]["epoch"] + 1 if history else 1
+        epoch = 1
+        if history:
+            epoch = history[-1]["epoch"] + 1
         progress = TrainingProgress(epoch=epoch, history=history)
         companions = task.companions_of(model, serial_pass)
         loop = TrainingLoop(

@@ -45,7 +45,9 @@ def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
     """Resolve the loss of a classifier or regressor; ``links`` accepts losses with a link."""
     loss = resolve(PointwiseLoss, estimator.loss, "loss")
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
-        kind = "classification" if loss.classifies else "regression"
+        kind = "regression"
+        if loss.classifies:
+            kind = "classification"
         if loss.has_link:
             kind = f"{kind} with a link"
         raise InputError(f"{type(estimator).__name__} takes no loss of {kind}, got {loss!r}.")
@@ -124,7 +126,9 @@ class ClassDecoder:
                 scores[:, k] = -NEVER if have_label else NEVER
             scores[:, self.varying] = outputs
             return scores
-        return outputs[:, 0] if len(self.classes) == 2 else outputs
+        if len(self.classes) == 2:
+            return outputs[:, 0]
+        return outputs
 
     def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Return the best class of each sample, (n,), or indicators of its labels, (n, L)."""
@@ -157,7 +161,9 @@ class NumberDecoder:
     def decode(self, outputs: np.ndarray) -> np.ndarray:
         """Return predictions (n,), or (n, K) for several outputs."""
         means = self.loss.mean(outputs)
-        return means if means.shape[1] > 1 else means[:, 0]
+        if means.shape[1] > 1:
+            return means
+        return means[:, 0]
 
 
 def encode_classes(
@@ -303,7 +309,10 @@ def _contrast_of_classes(
     classes = decoder.classes
     members = classes.tolist()
     n_classes = len(classes)
-    scores = outputs if n_classes == 2 else decoder.scores(outputs[None])[0]
+    if n_classes == 2:
+        scores = outputs
+    else:
+        scores = decoder.scores(outputs[None])[0]
 
     def code_of(member: object) -> int:
         if member not in members:
@@ -317,7 +326,10 @@ def _contrast_of_classes(
         chosen = int(scores[0] > 0)
     else:
         chosen = int(np.argmax(scores))
-    other = other_class(n_classes, scores, chosen) if against is None else code_of(against)
+    if against is None:
+        other = other_class(n_classes, scores, chosen)
+    else:
+        other = code_of(against)
     weights = np.zeros(len(outputs))
     if n_classes == 2:
         weights[0] = chosen - other
@@ -368,7 +380,9 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
         if len(distinct) < len(columns):
             return _groups_of_blocks(read_groups(groups, distinct), columns, distinct)
     if groups is None:
-        names = None if columns is None else list(map(str, columns))
+        names = None
+        if columns is not None:
+            names = list(map(str, columns))
         return ColumnNames(None, names)
     if isinstance(groups, dict):
         members = _positions(list(groups.values()), columns)
@@ -419,7 +433,10 @@ def _groups_of_blocks(
                 group += block_at.get(j, [NO_COLUMN])
             groups.append(group)
         return of_names._replace(groups=groups)
-    labels = np.arange(len(blocks)) if of_names.groups is None else of_names.groups
+    if of_names.groups is None:
+        labels = np.arange(len(blocks))
+    else:
+        labels = of_names.groups
     if len(labels) != len(blocks):
         raise InputError(f"groups must have a label for each of the {len(blocks)} columns of X.")
     sizes = [len(block) for block in blocks]
@@ -437,11 +454,16 @@ def groups_of(model: BaseEstimator) -> ColumnNames:
         return read_groups(model.groups, columns)
     n_present = len(columns) - n_absent
     present = read_groups(model.groups, columns[:n_present])
-    names = None if present.names is None else [*present.names, MISSING]
+    names = None
+    if present.names is not None:
+        names = [*present.names, MISSING]
     if isinstance(present.groups, list):
         absent = list(range(n_present, len(columns)))
         return ColumnNames([*present.groups, absent], names)
-    labels = np.arange(n_present) if present.groups is None else present.groups
+    if present.groups is None:
+        labels = np.arange(n_present)
+    else:
+        labels = present.groups
     codes = np.unique(labels, return_inverse=True)[1]
     return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 

@@ -55,7 +55,9 @@ def structure_temperature(
             n += len(right)
         return total / n
 
-    return _fit_temperature(log_loss) if held_out else None
+    if held_out:
+        return _fit_temperature(log_loss)
+    return None
 
 
 def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
@@ -72,7 +74,9 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
         log_totals = scipy.special.logsumexp(scaled, axis=1)
         return float(np.mean(log_totals - scaled[np.arange(len(words)), right[words]]))
 
-    return _fit_temperature(log_loss) if len(words) else None
+    if len(words):
+        return _fit_temperature(log_loss)
+    return None
 
 
 # ---- models that have probabilities --------------------------------------------------------------
@@ -94,7 +98,10 @@ def needs_probabilities(
 
 def _is_probabilistic(estimator: Any) -> bool:
     model = estimator._model
-    settings = estimator._settings() if model is None else model.settings
+    if model is None:
+        settings = estimator._settings()
+    else:
+        settings = model.settings
     return settings.probabilistic
 
 

@@ -88,7 +88,9 @@ class Comparison(NamedTuple):
         if preferred is None or preferred not in ties:
             return most_accurate
         is_better = self.excess(self.right, preferred)[most_accurate] > 0.0
-        return most_accurate if is_better else preferred
+        if is_better:
+            return most_accurate
+        return preferred
 
 
 class PathSearch:
@@ -130,9 +132,13 @@ class PathSearch:
         check_consistent_length(self.y, groups)
         split = self._split(groups)
         weights = check_sample_weight(sample_weight, len(self.y))
-        is_used = np.ones(len(self.y), dtype=bool) if weights is None else weights > 0
+        if weights is None:
+            is_used = np.ones(len(self.y), dtype=bool)
+            self.weights = None
+        else:
+            is_used = weights > 0
+            self.weights = weights[is_used]
         self.used = np.flatnonzero(is_used)
-        self.weights = None if weights is None else weights[is_used]
         position = np.cumsum(is_used) - 1
         self.folds = []
         for train, test in split:
@@ -214,7 +220,9 @@ class PathSearch:
         best = int(np.argmax(means))
         if self.by_loss and is_a_classifier(self.estimator):
             comparison = self._compare(best, targets, held_out_folds)
-            preferred = None if prior is None else int(np.flatnonzero(values == prior)[0])
+            preferred = None
+            if prior is not None:
+                preferred = int(np.flatnonzero(values == prior)[0])
             best = comparison.most_accurate(means, preferred)
         best_value = float(values[best])
         self.gaps = np.array([held_out.gaps for held_out in held_out_folds])
@@ -265,14 +273,18 @@ class PathSearch:
     def _scores(self, held_out: HeldOut, y: np.ndarray, test: np.ndarray) -> np.ndarray:
         """Return the score of each value on the held-out samples of a fold, (n_values,)."""
         decoder: Any = held_out.decoder
-        weights = None if self.weights is None else self.weights[test]
+        weights = None
+        if self.weights is not None:
+            weights = self.weights[test]
         if self.by_loss:
             losses = [losses_of(decoder, outputs, y) for outputs in held_out.outputs]
             return -np.average(losses, axis=1, weights=weights)
         model: Any = OutputRegressor(decoder)
         if is_a_classifier(self.estimator):
             model = OutputClassifier(decoder, has_log_odds(self.estimator))
-        options = {} if weights is None else {"sample_weight": weights}
+        options = {}
+        if weights is not None:
+            options = {"sample_weight": weights}
         try:
             scores = [self.scorer(model, outputs, y, **options) for outputs in held_out.outputs]
         except (AttributeError, ValueError) as error:
@@ -326,8 +338,13 @@ class PathSearch:
 def _stratification_targets(y: Any) -> np.ndarray:
     """Return targets as an array, (N,) or (N, K)."""
     targets: Any = plain_targets(y)
-    targets = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
-    return targets if has_columns(targets) else targets.ravel()
+    if sparse.issparse(targets):
+        targets = targets.toarray()
+    else:
+        targets = np.asarray(targets)
+    if has_columns(targets):
+        return targets
+    return targets.ravel()
 
 
 def losses_of(
@@ -365,7 +382,9 @@ def losses_of(
 def are_right(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return for each sample whether its class, or all its labels, are predicted, (n,)."""
     right = decoder.decode(outputs) == y
-    return right.all(axis=1) if right.ndim == 2 else right
+    if right.ndim == 2:
+        return right.all(axis=1)
+    return right
 
 
 def warn_of_gaps(gaps: np.ndarray, what: str, tol: float) -> None:

@@ -105,7 +105,9 @@ class Explanation:
         lines += _table("group", self.strongest_groups())
         rows = []
         for record in self.features:
-            place = "" if record["token"] is None else f" at {record['token']}"
+            place = ""
+            if record["token"] is not None:
+                place = f" at {record['token']}"
             rows.append((record["feature"] + place, record["adds"]))
         if rows:
             lines += ["", *_table("feature", rows)]
@@ -118,7 +120,8 @@ def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
     width = min(max((len(name) for name, _ in rows), default=0), NAME)
     lines = [f"{'adds':>10}  {title}"]
     for name, value in rows:
-        bar = ("+" if value > 0 else "-") * max(1, round(BAR * abs(value) / largest))
+        sign = "+" if value > 0 else "-"
+        bar = sign * max(1, round(BAR * abs(value) / largest))
         lines.append(f"{f'{value:+.3g}':>10}  {name:{width}}  {bar}".rstrip())
     return lines
 
@@ -188,4 +191,6 @@ def name_of_support(
 
 def name_of_column(names: Sequence[str] | None, j: int) -> str:
     """Return the name of a column of X in the data frame, or its number from 0."""
-    return f"column {j}" if names is None else str(names[j])
+    if names is None:
+        return f"column {j}"
+    return str(names[j])

@@ -74,7 +74,10 @@ def explain_class(
     def code_of(member: object) -> int:
         return int(codes.encode([member])[0])
 
-    chosen = predictor.structure.decode(potentials) if label is None else code_of(label)
+    if label is None:
+        chosen = predictor.structure.decode(potentials)
+    else:
+        chosen = code_of(label)
     if against is None:
         other = other_class(len(codes), potentials.unary[0], chosen)
     else:

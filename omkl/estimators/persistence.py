@@ -63,7 +63,9 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
 def estimator_class(name: str) -> type[SavedEstimator]:
     """Return the estimator with a name in a model file."""
     package = import_module("omkl")
-    cls = getattr(package, name) if name in package.__all__ else None
+    cls = None
+    if name in package.__all__:
+        cls = getattr(package, name)
     if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
         raise ModelFileError(f"The file holds a {name}, which is not an estimator of omkl.")
     return cls
@@ -236,7 +238,9 @@ class SavedEstimator:
         learned = vars(self)
         attributes = {name: learned[name] for name in self._plain_attributes if name in learned}
         if "history_" in attributes:
-            records = self.history_ if training or history else []
+            records = []
+            if training or history:
+                records = self.history_
             attributes["history_"] = [_without_times(record) for record in records]
         if "feature_names_in_" in learned:
             attributes["feature_names_in_"] = learned["feature_names_in_"].tolist()
@@ -325,8 +329,11 @@ def users_own(value: object) -> dict[str, Any]:
         arguments, options = value.made_with
         return {type(value).__name__: type(value), **users_own([*arguments, *options.values()])}
     if isinstance(value, (dict, list, tuple)):
+        items = value
+        if isinstance(value, dict):
+            items = value.values()
         objects = {}
-        for item in value.values() if isinstance(value, dict) else value:
+        for item in items:
             objects.update(users_own(item))
         return objects
     if callable(value):

@@ -43,7 +43,9 @@ class TrainingBlock(NamedTuple):
     def of(cls, block: tuple) -> TrainingBlock:
         """Convert a block of a stream."""
         named = isinstance(block, Block) and block.feature_names is not None
-        return cls(block if named else block[0], *block[1:])
+        if named:
+            return cls(block, *block[1:])
+        return cls(*block)
 
 
 def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
@@ -160,12 +162,16 @@ class WeightedExamples(Examples):
 
     def weight(self, i: int) -> float:
         """Return the weight of a presentation."""
-        return 1.0 if self._weights is None else self._weights[i]
+        if self._weights is None:
+            return 1.0
+        return self._weights[i]
 
     @property
     def total_weight(self) -> float:
         """Sum of the weights, m in the objective."""
-        return float(len(self)) if self._weights is None else self.unit * float(self._weights.sum())
+        if self._weights is None:
+            return float(len(self))
+        return self.unit * float(self._weights.sum())
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Select inputs without copying them."""
@@ -180,7 +186,10 @@ class WeightedExamples(Examples):
         """Select presentations by their indices, and copy their inputs."""
         selected = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         selected.unit = self.unit
-        selected._weights = None if self._weights is None else self._weights[indices]
+        if self._weights is None:
+            selected._weights = None
+        else:
+            selected._weights = self._weights[indices]
         return selected
 
 
@@ -457,7 +466,13 @@ def _is_pair(value: object) -> bool:
 
 def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
     """Select some examples."""
-    return TrainingBlock(*(None if data is None else take_rows(data, rows) for data in block))
+    some = []
+    for data in block:
+        if data is None:
+            some.append(None)
+        else:
+            some.append(take_rows(data, rows))
+    return TrainingBlock(*some)
 
 
 def _joined(arrays: Sequence[Any]) -> Any:

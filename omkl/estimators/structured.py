@@ -185,7 +185,9 @@ def _constructor_call(bank: Bank) -> Manifest:
 
 def _without_types(value: object) -> Any:
     """Return the name of a type of numbers, and other values as they are."""
-    return np.dtype(value).name if isinstance(value, (np.dtype, type)) else value
+    if isinstance(value, (np.dtype, type)):
+        return np.dtype(value).name
+    return value
 
 
 def _bank_class(name: str, unpacker: Unpacker) -> Callable:
@@ -223,7 +225,9 @@ class PlainExamples(WeightedExamples):
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
     """Validate inputs and outputs."""
     X = list(block.X)
-    y = [] if block.y is None else list(block.y)
+    y = []
+    if block.y is not None:
+        y = list(block.y)
     if len(X) != len(y):
         raise InputError(
             f"y must have an output for each of {len(X)} inputs, got {len(y)}; "

@@ -107,7 +107,10 @@ class Labels:
 
         A single column is for the second label.
         """
-        members = self.members if n_outputs > 1 else self.members[1:]
+        if n_outputs > 1:
+            members = self.members
+        else:
+            members = self.members[1:]
         return [{"label": label} for label in members]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -133,7 +136,10 @@ class Targets:
     def around_median(cls, y: ArrayLike, weights: np.ndarray | None = None) -> "Targets":
         """Make targets with their (weighted) median as the level."""
         order = np.argsort(y, kind="stable")
-        masses = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
+        if weights is None:
+            masses = np.cumsum(np.ones(len(order)))
+        else:
+            masses = np.cumsum(weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
     def encode(self, y: Sequence) -> np.ndarray:
@@ -212,8 +218,10 @@ def learn_labels(
 
     With ``cost``, classes cannot be "growing".
     """
+    if classes is None:
+        return codes(labels)
     if not isinstance(classes, str):
-        return codes(labels if classes is None else classes)
+        return codes(classes)
     if classes != GROWING or cost is not None:
         raise InputError(
             f'classes must be labels, or "{GROWING}" where cost is None, got {classes!r}.'
@@ -252,7 +260,9 @@ class ClassOutputs(Outputs):
     def structure(self, codes: Labels) -> Binary | Multiclass:
         """Return a structure with one potential for two classes, else with one per class."""
         is_binary = len(codes) == 2 and self._cost is None and not codes.grows
-        return Binary() if is_binary else Multiclass(len(codes), self._cost)
+        if is_binary:
+            return Binary()
+        return Multiclass(len(codes), self._cost)
 
 
 class NumberOutputs(Outputs):
@@ -262,7 +272,9 @@ class NumberOutputs(Outputs):
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Targets:
         """Learn the level of the targets."""
-        return Targets.around_median(labels, weights) if self._fit_intercept else Targets(0.0)
+        if self._fit_intercept:
+            return Targets.around_median(labels, weights)
+        return Targets(0.0)
 
     def structure(self, codes: Targets) -> Scalar:
         """Return a structure with one potential."""
@@ -320,7 +332,10 @@ def _check_objects(y: np.ndarray) -> None:
 def has_columns(y: Any) -> bool:
     """Check whether targets have several columns."""
     try:
-        shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
+        if sparse.issparse(y):
+            shape = y.shape
+        else:
+            shape = np.asarray(y).shape
     except ValueError:
         return False
     return len(shape) == 2 and shape[1] > 1

@@ -71,7 +71,10 @@ class Examples(WeightedExamples):
 
     def __getitem__(self, i: int) -> Example:
         x = self.tokens.sequence(self.chosen.item(i))
-        y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
+        if self.single:
+            y = self.gold[x.low]
+        else:
+            y = self.gold[x.low : x.high]
         return Example(x, y, self.weight(i))
 
     def sequences(self) -> Sequences:
@@ -339,7 +342,9 @@ class TokenCodec(Codec):
         See :meth:`encode_part` for ``grow`` and ``follow``.
         """
         gold = self.codes.encode(data.labels)
-        weights = data.token_weights if follow else None
+        weights = None
+        if follow:
+            weights = data.token_weights
         tokens = self.encoder.encode(data.inputs, data.offsets, grow, weights)
         return self._examples(tokens, gold, data)
 
@@ -359,7 +364,9 @@ class TokenCodec(Codec):
         else:
             agrees = set(classes) == set(self.codes.members)
         if not agrees:
-            growing = " that may grow" if grows else ""
+            growing = ""
+            if grows:
+                growing = " that may grow"
             raise InputError(
                 f"classes must be those of the first call, {len(self.codes)} labels{growing}, "
                 f"got {shown(classes)}."
@@ -399,7 +406,9 @@ class TokenCodec(Codec):
     @property
     def order(self) -> list[str]:
         """Names of the groups: kernels in the user's order, then keys in order of appearance."""
-        keys = [] if self.encoder.vocabulary is None else self.encoder.vocabulary.keys
+        keys = []
+        if self.encoder.vocabulary is not None:
+            keys = self.encoder.vocabulary.keys
         return [*self.encoder.kernels, *keys]
 
     def banks(
@@ -426,7 +435,9 @@ class TokenCodec(Codec):
         self, groups: EncodedGroups, tokens: Tokens | None, n_outputs: int, averaging: bool
     ) -> list[Any]:
         """Make untrained banks of some groups; kernels are cached over ``tokens``, if not None."""
-        memory = 0 if tokens is None else int(min(self._cache_size * 1e6, 2.0**62))
+        memory = 0
+        if tokens is not None:
+            memory = int(min(self._cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
         names = groups.explicit
         if names or groups.encoder.vocabulary is not None:
@@ -455,7 +466,9 @@ class TokenCodec(Codec):
 
         ``memory`` is the number of bytes for cached values over ``tokens``.
         """
-        precision: Any = np.float64 if self._dtype == "auto" else self._dtype
+        precision: Any = self._dtype
+        if self._dtype == "auto":
+            precision = np.float64
         if self._budget is not None:
             budget = int(self._budget)
             return BudgetedExpansion(*kernels, n_outputs, budget, averaging, precision)

@@ -56,7 +56,10 @@ def label_accuracy(predictor: Predictor, examples: Iterable[Example]) -> float:
     n_known = 0
     for x, y, _ in examples:
         n_right += np.count_nonzero(structure.decode(predictor.potentials(x)) == y)
-        n_known += int(np.count_nonzero(y >= 0)) if structure.is_partial(y) else len(x)
+        if structure.is_partial(y):
+            n_known += int(np.count_nonzero(y >= 0))
+        else:
+            n_known += len(x)
     if not n_known:
         raise InputError("The examples for early stopping must have a known label.")
     return n_right / n_known
@@ -94,7 +97,9 @@ class Task(NamedTuple, Generic[OwnCodec]):
 
     def companions_of(self, model: OnlineModel, make_pass: Pass) -> list:
         """Return the callbacks that train other models beside a model."""
-        return [] if self.companions is None else self.companions(model, make_pass)
+        if self.companions is None:
+            return []
+        return self.companions(model, make_pass)
 
 
 class Plan(NamedTuple):
@@ -118,7 +123,9 @@ class Plan(NamedTuple):
 
     def callbacks(self, callbacks_of_user: Sequence) -> list:
         """Return all callbacks in the order of their calls."""
-        stopping = [] if self.stopping is None else [self.stopping]
+        stopping = []
+        if self.stopping is not None:
+            stopping = [self.stopping]
         return [*stopping, *self.companions, *callbacks_of_user, *self.meters]
 
 
@@ -204,7 +211,9 @@ class Run:
         """Make the training loop of one stage, with progress bar and checkpoints."""
         progress = TrainingProgress()
         if self.verbose:
-            total = None if source.n_examples is None else epochs * source.n_examples
+            total = None
+            if source.n_examples is not None:
+                total = epochs * source.n_examples
             callbacks = [*callbacks, ProgressBar(progress, total)]
         return TrainingLoop(
             trainer,

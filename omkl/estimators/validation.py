@@ -88,7 +88,10 @@ def training_columns(estimator: Any) -> TrainingColumns:
     """Return the columns on which an estimator was fitted."""
     names = column_names_of(estimator)
     kinds = getattr(estimator, "column_kinds_", ())
-    keys = range(len(kinds)) if names is None else names
+    if names is None:
+        keys = range(len(kinds))
+    else:
+        keys = names
     return TrainingColumns(
         names=names,
         kinds=dict(zip(keys, kinds)),
@@ -127,7 +130,9 @@ def checked_arrays(
     y = tuple(map(frames.plain_targets, y))
     if reset:  # scikit-learn replaces its own, if the input is valid
         forget_columns(estimator, COLUMNS[2:])
-    training = None if reset else training_columns(estimator)
+    training = None
+    if not reset:
+        training = training_columns(estimator)
     table = X
     if not isinstance(X, Table):
         table = read_table(X, training)
@@ -159,7 +164,10 @@ def checked_arrays(
         if isinstance(error, ValueError) or _holds_complex(encoded):
             _refuse_column(encoded, names, fills)
         raise
-    numbers = frames.with_unique_entries(checked[0] if y else checked)
+    numbers = checked
+    if y:
+        numbers = checked[0]
+    numbers = frames.with_unique_entries(numbers)
     check_largest(numbers, names)
     n_absent = len(getattr(estimator, "missing_columns_", ()))
     if fills:
@@ -167,7 +175,9 @@ def checked_arrays(
     elif n_absent:
         no_gaps = sparse.csr_array((numbers.shape[0], n_absent))
         numbers = sparse.hstack([numbers, no_gaps], format="csr")
-    return (numbers, *checked[1:]) if y else numbers
+    if y:
+        return (numbers, *checked[1:])
+    return numbers
 
 
 def store_columns(estimator: Any, table: Table) -> None:
@@ -217,7 +227,10 @@ def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
     Add a column of 0 and 1 for each column with missing entries in training; ``learn`` stores the
     means and these columns.
     """
-    is_missing = np.isnan(X) if np.isnan(X.sum()) else np.zeros(X.shape, dtype=bool)
+    if np.isnan(X.sum()):
+        is_missing = np.isnan(X)
+    else:
+        is_missing = np.zeros(X.shape, dtype=bool)
     if learn:
         counts = np.maximum(len(X) - is_missing.sum(axis=0), 1)
         estimator.column_means_ = np.nansum(X, axis=0, dtype=np.float64) / counts
@@ -265,7 +278,9 @@ def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) 
             if (np.isfinite(numbers) | (may_lack & np.isnan(numbers))).all():
                 continue
         row = _first_wrong_row(column, may_lack)
-        value = "NaN" if frames.is_missing(column[row]) else repr(column[row])
+        value = "NaN"
+        if not frames.is_missing(column[row]):
+            value = repr(column[row])
         raise InputError(
             f"Column {_name(names, j)} of X must hold finite numbers, got {value:.40} in row {row}."
         )
@@ -289,7 +304,9 @@ def _holds_complex(X: Any) -> bool:
 
 def _name(names: Sequence[str] | None, j: int) -> str:
     """Return a column's name in quotes, or its position."""
-    return str(j) if names is None else repr(names[j])
+    if names is None:
+        return str(j)
+    return repr(names[j])
 
 
 def _is_finite(value: object) -> bool:
@@ -303,7 +320,9 @@ def _is_finite(value: object) -> bool:
 def column_names_of(estimator: Any) -> list[str] | None:
     """Return the names of the columns on which an estimator was fitted; None if there are none."""
     names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else names.tolist()
+    if names is None:
+        return None
+    return names.tolist()
 
 
 def source_columns(estimator: Any) -> list[str] | None:
@@ -323,7 +342,10 @@ def source_columns(estimator: Any) -> list[str] | None:
         names = [f"column {j}" for j in range(len(categories))]
     sources = []
     for name, values in zip(names, categories):
-        sources += [name] * (1 if values is None else len(values))
+        if values is None:
+            sources.append(name)
+        else:
+            sources += [name] * len(values)
     return sources + [MISSING] * len(missing_columns)
 
 
@@ -432,7 +454,10 @@ def class_weights(
     )
     is_known = codes != UNKNOWN
     lengths = np.diff(offsets)
-    weights_of_sequences = np.ones(len(lengths)) if sample_weight is None else sample_weight
+    if sample_weight is None:
+        weights_of_sequences = np.ones(len(lengths))
+    else:
+        weights_of_sequences = sample_weight
     weights_of_labels = np.repeat(weights_of_sequences, lengths)
     sums = np.bincount(codes[is_known], weights_of_labels[is_known], len(classes))
     weights_of_classes = _weights_of_classes(class_weight, classes, sums, whole)
