@@ -151,8 +151,12 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             self.multilabel_ = decoder.multilabel
             self.multinomial_ = decoder.multinomial
         has_one_output = decoder is None and target.ndim == 1
-        self.coef_ = coefficients[0] if has_one_output else coefficients
-        self.intercept_ = float(intercepts[0]) if has_one_output else intercepts
+        if has_one_output:
+            self.coef_ = coefficients[0]
+            self.intercept_: float | np.ndarray = float(intercepts[0])
+        else:
+            self.coef_ = coefficients
+            self.intercept_ = intercepts
 
     def _constant_model(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) for constant targets.
@@ -337,7 +341,9 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         intercepts = np.atleast_1d(self.intercept_)
         outputs = problems.predictions_of(as_design(X), coefficients, intercepts)
         offsets = problems.read_offsets(offset, *outputs.shape)
-        return outputs if offsets is None else outputs + offsets.T
+        if offsets is None:
+            return outputs
+        return outputs + offsets.T
 
     def _checked(self, X: DesignLike) -> DesignLike:
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
@@ -442,7 +448,10 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         pieces = []
         for j, value in zip(columns.tolist(), adds.tolist()):
             if value != 0:
-                group = name_of_column(names, j) if labels is None else texts[labels[j]]
+                if labels is None:
+                    group = name_of_column(names, j)
+                else:
+                    group = texts[labels[j]]
                 pieces.append(Piece("feature", group, j, None, value))
         return pieces
 

@@ -409,7 +409,9 @@ def _held_out_path(
             outputs[:, :, p] = -NEVER if targets[0] > 0 else NEVER
             continue
         of_problem = slice(p, p + samples.widths[p])  # several outputs are one problem
-        offsets = None if training.offsets is None else training.offsets[of_problem]
+        offsets = None
+        if training.offsets is not None:
+            offsets = training.offsets[of_problem]
         [problem] = replace(training, targets=[targets], offsets=offsets).problems(model, 1.0)
         path = regularization_path(solver_of(model), problem, alphas, model.tol, model.max_iter)
         for a, point in enumerate(path):

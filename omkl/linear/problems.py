@@ -97,7 +97,10 @@ class Samples:
         if len(first) == len(merged):
             return self
         order = np.argsort(first)
-        weights = np.ones(len(merged)) if self.weights is None else self.weights
+        if self.weights is None:
+            weights = np.ones(len(merged))
+        else:
+            weights = self.weights
         sums = np.bincount(merged, weights)
         return replace(self.rows(first[order]), weights=sums[order], copies=None)
 
@@ -118,15 +121,21 @@ class Samples:
                     "positive=True needs a single output: "
                     "leave it out, or fit one output at a time."
                 )
-            offsets = None if self.offsets is None else self.offsets.T
-            loss_of_numbers = None if batch.is_a_classifier(model) else loss
+            offsets = None
+            if self.offsets is not None:
+                offsets = self.offsets.T
+            loss_of_numbers = None
+            if not batch.is_a_classifier(model):
+                loss_of_numbers = loss
             return [
                 stacked_problem(self.design, self.targets[0], loss_of_numbers, *shared, offsets)
             ]
         positive = bool(model.positive)
         designs = []
         for p, target in enumerate(self.targets):
-            offset = None if self.offsets is None else self.offsets[p]
+            offset = None
+            if self.offsets is not None:
+                offset = self.offsets[p]
             designs.append(DesignProblem(self.design, target, loss, *shared, offset, positive))
         return designs
 
@@ -147,11 +156,15 @@ class Samples:
         solutions = [point.solution for point in points]
         coefficients, intercepts = self.coefficients(solutions)
         certificates = [solution.certificate for solution in solutions]
-        has_one_output = len(coefficients) == 1
+        coef: Any = coefficients
+        intercept: Any = intercepts
+        if len(coefficients) == 1:
+            coef = coefficients[0]
+            intercept = float(intercepts[0])
         return {
             "alpha": points[0].value,
-            "coef": coefficients[0] if has_one_output else coefficients,
-            "intercept": float(intercepts[0]) if has_one_output else intercepts,
+            "coef": coef,
+            "intercept": intercept,
             "dual_gap": max(certificate.gap for certificate in certificates),
             "objective": sum(certificate.primal for certificate in certificates),
             "active": sum(int(np.count_nonzero(certificate.norms)) for certificate in certificates),
@@ -162,7 +175,9 @@ class Samples:
 
 def _at(values: np.ndarray | None, indices: np.ndarray) -> np.ndarray | None:
     """Select samples, the last axis of values; None stays None."""
-    return None if values is None else values[..., indices]
+    if values is None:
+        return None
+    return values[..., indices]
 
 
 def _group_weights(model: BaseEstimator, columns: batch.ColumnNames, n_columns: int) -> Any:
@@ -226,7 +241,9 @@ def identical_samples(
     seen = dict[tuple, int]()
     for i, digest in zip(alike.tolist(), row_digests(X, alike).tolist()):
         first[i] = seen.setdefault((columns[i].tobytes(), digest), i)
-    return first if len(seen) < len(alike) else None
+    if len(seen) < len(alike):
+        return first
+    return None
 
 
 # ---- problems ------------------------------------------------------------------------------------
@@ -278,7 +295,10 @@ def read_samples(
         samples.offsets = offsets[:, used]
     if not isinstance(X, LinearOperator):
         copies = identical_samples(X, targets, offsets)
-        samples.copies = None if copies is None else copies[used]
+        if copies is None:
+            samples.copies = None
+        else:
+            samples.copies = copies[used]
     return samples, decoder
 
 
