@@ -156,7 +156,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     def _solve(self, source: KernelSource, training: TrainingSet, C: float | str) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
         training.select()
-        C = training.natural_c() if isinstance(C, str) else float(C)
+        if isinstance(C, str):
+            C = training.natural_c()
+        else:
+            C = float(C)
         self.C_ = C
         solutions = training.solve(C, self.verbose)
         self._learn(source, training, solutions)
@@ -195,7 +198,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.history_ = []
         for p, solution in enumerate(solutions):
-            number = {"problem": p} if len(solutions) > 1 else {}
+            number = {}
+            if len(solutions) > 1:
+                number = {"problem": p}
             self.history_ += [{**number, **record} for record in solution.history]
 
     # ---- prediction ------------------------------------------------------------------------------
@@ -272,7 +277,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
             X = validation.checked_arrays(self, X, **READING, missing=self.missing, reset=False)
         # kernels cannot mix sparse and dense rows
         if sparse.issparse(source.X):
-            return X if sparse.issparse(X) else sparse.csr_array(X)
+            if sparse.issparse(X):
+                return X
+            return sparse.csr_array(X)
         return as_dense(X)
 
     def transform(self, X: KernelInputs) -> np.ndarray:
@@ -331,7 +338,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         omkl.exceptions.InputError
             If the sample does not fit the model, or a class is unknown.
         """
-        X = self._checked(x if is_precomputed(self.kernels) else one_row(x))
+        rows = x
+        if not is_precomputed(self.kernels):
+            rows = one_row(x)
+        X = self._checked(rows)
         return self._model.explain(
             X,
             self._decoder(),
@@ -446,7 +456,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
         # without a choice out of sample, refits of the models need the default that was used here
-        natural = None if training.choice else training.settings.regularizer
+        natural = None
+        if not training.choice:
+            natural = training.settings.regularizer
         regularizer = self.regularizer or natural
         records = []
         for points in training.path(training.path_values(C)):
@@ -498,7 +510,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         if not isinstance(source, ArrayKernels):
             return scales
         names = validation.encoded_columns(self)
-        n_columns = self.n_features_in_ if names is None else len(names)
+        if names is None:
+            n_columns = self.n_features_in_
+        else:
+            n_columns = len(names)
         for kernel in source.kernels:
             if kernel.means_ is None:
                 continue
@@ -518,7 +533,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         _, n, n_outputs = model.coefficients.shape
         dense = np.zeros((n_outputs, len(model.source.names), n))
         dense[:, model.active] = model.coefficients.transpose(2, 0, 1)
-        return dense[0] if n_outputs == 1 else dense
+        if n_outputs == 1:
+            return dense[0]
+        return dense
 
     @property
     def feature_importances_(self) -> np.ndarray:

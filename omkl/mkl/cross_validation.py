@@ -79,7 +79,9 @@ class SearchedMKL(BatchMKL):
         """
         source, training = prepare(self, X, y, sample_weight, client)
         search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
-        n_threads = effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
+        n_threads = 1
+        if training.stored.concurrent:
+            n_threads = effective_n_jobs(self.n_jobs)
         paths = []
         for train, test in search.folds:
             paths.append(HeldOutPath(training, len(search.folds), train, test))
@@ -214,7 +216,10 @@ def _best_near_natural_c(
     Cs = np.array([natural])
     best = natural
     while len(Cs) < MOST_VALUES and best in (Cs[0], Cs[-1]):
-        neighbour = STEP * best if best == Cs[-1] else best / STEP
+        if best == Cs[-1]:
+            neighbour = STEP * best
+        else:
+            neighbour = best / STEP
         Cs = np.sort(np.append(Cs, neighbour))
         best = search.choose(Cs, paths, training.y, n_threads, natural)
     return best
@@ -272,7 +277,10 @@ class HeldOutPath:
         near = None
         if self._solutions:
             smaller = [value for value in self._solutions if value < C]
-            nearest = max(smaller) if smaller else min(self._solutions)
+            if smaller:
+                nearest = max(smaller)
+            else:
+                nearest = min(self._solutions)
             near = self._solutions[nearest]
         solutions = self.fold.solve(C, verbose=False, near=near)
         outputs_of_problems = []

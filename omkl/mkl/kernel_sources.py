@@ -91,7 +91,9 @@ class ArrayKernels:
         names = columns
         if n_absent:
             data = X[:, :n_columns]
-            names = None if columns is None else columns[:n_columns]
+            names = None
+            if columns is not None:
+                names = columns[:n_columns]
         variables = _variables(names)
         if specs is None:
             specs = default_kernels(data, weights, variables)
@@ -123,7 +125,10 @@ class ArrayKernels:
             self.kernels = [kernel.fit(X, weights, variables) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
-        self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
+        if sparse.issparse(X):
+            self.X = X.tocsr(copy=True)
+        else:
+            self.X = np.array(X, order="C")
         self.n_samples: int = X.shape[0]
         self.ranks: dict[int, int] = {}
         self.representations: dict[str, str] = {}
@@ -188,7 +193,9 @@ class ArrayKernels:
             )
             self.ranks = _ranks(self.kernels, X)
         size = "are large" if fit else "do not fit into memory"
-        remedy = " approximate=False stores them exactly." if fit else ""
+        remedy = ""
+        if fit:
+            remedy = " approximate=False stores them exactly."
         message = (
             f"{n_others} kernels of {self.n_samples} samples {size}: they are {consequence}{remedy}"
         )
@@ -210,7 +217,10 @@ class ArrayKernels:
         training_rows = [views[kernel.seen][1] for kernel in compared]
         matrices = cross_matrices(compared, rows, training_rows)
         for m in active:
-            yield self._features(X, m) if m in self.ranks else next(matrices)
+            if m in self.ranks:
+                yield self._features(X, m)
+            else:
+                yield next(matrices)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
         """Return the weights (N, P) of a kernel's values, or (r, P) of its features.
@@ -297,7 +307,10 @@ class GivenMatrices:
     ) -> None:
         self.n_given = n_given
         self.samples = samples
-        self.n_samples = n_given if samples is None else len(samples)
+        if samples is None:
+            self.n_samples = n_given
+        else:
+            self.n_samples = len(samples)
         delayed = _delayed(grams)
         if delayed is not None:  # checked by the workers that compute them
             check_kernel_names(delayed)
@@ -368,7 +381,10 @@ class GivenMatrices:
 
     def _values(self, grams: GramMatrices, active: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the matrix of each active kernel, without samples of weight 0."""
-        columns = slice(None) if self.samples is None else self.samples
+        if self.samples is None:
+            columns = slice(None)
+        else:
+            columns = self.samples
         for m in active:
             yield np.asarray(grams.matrices[m], dtype=np.float64)[:, columns]
 
@@ -422,7 +438,10 @@ def _delayed(grams: Any) -> dict[str, Any] | None:
     They may be a dict, a list, or an array (M, N, N).
     """
     if is_collection(grams):
-        grams = list(grams) if getattr(grams, "ndim", 2) == 3 else [grams]
+        if getattr(grams, "ndim", 2) == 3:
+            grams = list(grams)
+        else:
+            grams = [grams]
     if isinstance(grams, Sequence):
         grams = {f"kernel {m}": gram for m, gram in enumerate(grams)}
     if not isinstance(grams, Mapping) or not is_collection(*grams.values()):
@@ -522,7 +541,9 @@ def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> n
     if str(dtype) != "auto":
         return np.dtype(dtype)
     is_large = packed_bytes(n_kernels, n_samples, np.float64) > SMALL
-    return np.dtype(np.float32 if is_large and tol >= COARSE else np.float64)
+    if is_large and tol >= COARSE:
+        return np.dtype(np.float32)
+    return np.dtype(np.float64)
 
 
 def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:

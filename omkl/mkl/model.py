@@ -212,11 +212,17 @@ class KernelModel:
     @classmethod
     def unpack(cls, packed: dict[str, Any], unpacker: Unpacker) -> Self:
         """Restore a model from :meth:`pack`."""
-        form = ArrayKernels if "kernels" in packed["source"] else GivenMatrices
+        if "kernels" in packed["source"]:
+            form = ArrayKernels
+        else:
+            form = GivenMatrices
         coefficients = unpacker.unpack(packed["coefficients"])
         weights = []
         for of_values, of_features in zip(coefficients, packed["weights"]):
-            weights.append(of_values if of_features is None else unpacker.unpack(of_features))
+            if of_features is None:
+                weights.append(of_values)
+            else:
+                weights.append(unpacker.unpack(of_features))
         return cls(
             source=form.unpack(packed["source"], unpacker),
             active=unpacker.unpack(packed["active"]),

@@ -76,7 +76,10 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         -------
         omkl.Shapes
         """
-        predict = self.decision_function if is_a_classifier(self) else self.predict
+        if is_a_classifier(self):
+            predict = self.decision_function
+        else:
+            predict = self.predict
         rows = checked_rows(self, X, reset=False)
         n = n_rows(rows)
         outputs = predict(X).reshape(n, -1)
@@ -531,7 +534,9 @@ def _columns_of_group(encoder: Encoder, group: str, names: Sequence[str]) -> tup
     column_of = encoder.columns_of(group)
     for j in range(view.width(encoder.shapes)):
         name = column_of(j)
-        columns.append(name if name in names else f"column {name}")
+        if name not in names:
+            name = f"column {name}"
+        columns.append(name)
     return tuple(dict.fromkeys(columns)) or (group,)
 
 

@@ -273,7 +273,9 @@ def _solve_enlarged(
         return bool(record["primal"] - record["dual"] <= ACCURACY * decrease)
 
     # other solvers start from weights of all kernels
-    start = solution.start if isinstance(solution.start, Start) else None
+    start = None
+    if isinstance(solution.start, Start):
+        start = solution.start
     solver = training.settings.solver
     parameters = training.settings.parameters
     enlarged = replace(problem, kernels=kernels)

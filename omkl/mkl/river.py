@@ -67,16 +67,24 @@ class RiverClassifier(base.Classifier):
         self.miss = miss
         trained = deepcopy(estimator)
         is_checked = hasattr(trained, "sets")
-        self.checked_ = trained if is_checked else None
-        self.estimator_ = trained.model if is_checked else trained
+        if is_checked:
+            self.checked_ = trained
+            self.estimator_ = trained.model
+        else:
+            self.checked_ = None
+            self.estimator_ = trained
 
     def learn_one(self, x: Row, y: Hashable, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
         if w == 0.0:
             return
-        options: dict[str, Any] = {"sample_weight": None if w == 1.0 else w}
+        weight = None if w == 1.0 else w
+        options: dict[str, Any] = {"sample_weight": weight}
         if not self.estimator_.__sklearn_is_fitted__():
-            options["classes"] = "growing" if self.classes is None else self.classes
+            if self.classes is None:
+                options["classes"] = "growing"
+            else:
+                options["classes"] = self.classes
         if self.checked_ is None:
             self.estimator_.partial_fit([_named(x)], [_plain(y)], **options)
         else:
@@ -160,7 +168,8 @@ class RiverRegressor(base.Regressor):
     def learn_one(self, x: Row, y: float, w: float = 1.0) -> None:
         """Learn from one example, with weight ``w >= 0``."""
         if w != 0.0:
-            self.estimator_.partial_fit([_named(x)], [y], sample_weight=None if w == 1.0 else w)
+            weight = None if w == 1.0 else w
+            self.estimator_.partial_fit([_named(x)], [y], sample_weight=weight)
 
     def predict_one(self, x: Row) -> float:
         """Predict the target of a row; 0 before the first example."""
@@ -185,4 +194,6 @@ def _named(x: Row) -> dict[str, Any]:
 
 def _plain(label: object) -> Any:
     """Convert a label to a Python object."""
-    return label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, np.generic):
+        return label.item()
+    return label

@@ -60,7 +60,10 @@ def read_rows(
     X, y = checked_rows(estimator, block.X, first, block.y, whole=whole)
     classifies = is_a_classifier(estimator)
     names = validation.column_names_of(estimator)
-    y = checked_classes(y, first) if classifies else finite_targets(y)
+    if classifies:
+        y = checked_classes(y, first)
+    else:
+        y = finite_targets(y)
     weights = validation.check_sample_weight(block.sample_weight, len(y))
     offsets = np.arange(len(y) + 1)
     if classifies and not known:
@@ -124,7 +127,9 @@ def row_potentials(estimator: Any, X: RowsLike) -> np.ndarray:
     def potentials_of(part: FlatTokens) -> np.ndarray:
         encoded = model.codec.encoder.encode(part, np.arange(n_rows(part) + 1))
         blocks = [potentials.unary for _, potentials in model.blocks(encoded)]
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        if len(blocks) == 1:
+            return blocks[0]
+        return np.concatenate(blocks)
 
     if n <= AT_A_TIME:
         return potentials_of(rows)
@@ -210,7 +215,9 @@ def checked_rows(
     is_known = not reset and frames.are_known_columns(X, estimator.__dict__)
     if is_known and all(frames.is_column(column, n_rows(X)) for column in y):
         numbers = np.ascontiguousarray(X, dtype=np.float64)
-        return (numbers, *y) if y else numbers
+        if y:
+            return (numbers, *y)
+        return numbers
     training = None
     if not reset and not is_list_of_dicts(X):
         training = _training_columns(estimator)
@@ -219,7 +226,10 @@ def checked_rows(
         validation.forget_columns(estimator)
         if whole:
             table = table.without_identifiers()
-    learns_dicts = table.has_text if training is None else training.are_dicts
+    if training is None:
+        learns_dicts = table.has_text
+    else:
+        learns_dicts = training.are_dicts
     if table.rows is not None or (table.columns is not None and learns_dicts):
         return _checked_dicts(estimator, table, reset, y)
     checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
@@ -240,7 +250,9 @@ def _checked_dicts(estimator: Any, table: Table, reset: bool, y: tuple) -> Any:
     # scikit-learn's check takes as long as a dict
     if any(n_rows(column) != len(rows) for column in y):
         check_consistent_length(rows, *y)
-    return (rows, *y) if y else rows
+    if y:
+        return (rows, *y)
+    return rows
 
 
 def _training_columns(estimator: Any) -> TrainingColumns:

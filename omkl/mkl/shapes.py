@@ -214,7 +214,10 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
     """Choose the points of a shape among the values (n,) of its columns in the rows."""
     is_present = np.all([column == column for column in values], axis=0)  # NaN differs from itself
     present = np.flatnonzero(is_present)
-    joined = values[0] if len(values) == 1 else np.column_stack(values)
+    if len(values) == 1:
+        joined = values[0]
+    else:
+        joined = np.column_stack(values)
     grid, first, codes = np.unique(joined[present], axis=0, return_index=True, return_inverse=True)
     if len(grid) < 2 and columns != (MISSING,):
         raise InputError(
@@ -301,7 +304,9 @@ def _bootstrap_models(
 
     ``gram`` (n, n) is the kernel of all rows, ``targets`` are (n,) or (n, P).
     """
-    classes = targets if is_classifier(machine) and targets.ndim == 1 else None
+    classes = None
+    if is_classifier(machine) and targets.ndim == 1:
+        classes = targets
     for _ in range(DRAWS):
         drawn = resample(np.arange(len(gram)), stratify=classes, random_state=random)
         rows, counts = np.unique(drawn, return_counts=True)

@@ -129,7 +129,9 @@ class TrainingSet:
         loss_weights: Any = weights
         parameters = settings.parameters
         if settings.loss.classifies:
-            what = "a part of y that a fold trains on" if is_part else "y"
+            what = "y"
+            if is_part:
+                what = "a part of y that a fold trains on"
             columns, loss_weights, self.decoder = encode_classes(
                 y, weights, parameters.class_weight, self._warns, what
             )
@@ -169,7 +171,9 @@ class TrainingSet:
 
         def store() -> KernelStack:
             fits = packed_bytes_fit(n_copies * self.stored.n_kernels, len(samples), np.float64)
-            return self.stored.restricted(samples) if fits else RestrictedView(self.stored, samples)
+            if fits:
+                return self.stored.restricted(samples)
+            return RestrictedView(self.stored, samples)
 
         return TrainingSet(
             store, self.y[samples], self.weights[samples], self.settings, is_part=True
@@ -213,7 +217,9 @@ class TrainingSet:
         """Return the C that leave-one-out errors of the selected kernels suggest."""
         loss = self.settings.loss
         sample = self._sample()
-        curvature = loss.curvature if np.isfinite(loss.curvature) else 1.0
+        curvature = 1.0
+        if np.isfinite(loss.curvature):
+            curvature = loss.curvature
         if loss.has_link:  # as at the constant model
             problem = self.problems()[0]
             _, outputs = problem.best_constant()
@@ -231,7 +237,10 @@ class TrainingSet:
             kernels = MixedStack([kernels], in_use=self.kept)
         problems = []
         for targets in self.targets:
-            make_problem = shared_problem if targets.ndim == 2 else Problem
+            if targets.ndim == 2:
+                make_problem = shared_problem
+            else:
+                make_problem = Problem
             problem = make_problem(
                 kernels,
                 targets,
@@ -330,7 +339,9 @@ def prepare(
     if may_choose and estimator._of_columns and _has_kernels_on_few_columns(estimator, source):
         spec = estimator._of_columns
     if weighting == "auto":
-        weighting = "out-of-sample" if spec is None and is_spicy else "norms"
+        weighting = "norms"
+        if spec is None and is_spicy:
+            weighting = "out-of-sample"
     if spec is None:
         spec = solver.natural_regularizer
     regularizer = resolve(Regularizer, spec, "regularizer").bind(source.names)
@@ -385,7 +396,9 @@ def read_samples(
     if sample_weight is None:
         sample_weight = 1.0
     weights = validation.check_sample_weight(sample_weight, len(targets))
-    with_weight = None if weights.all() else np.flatnonzero(weights)
+    with_weight = None
+    if not weights.all():
+        with_weight = np.flatnonzero(weights)
     positive_weights = weights[weights > 0]
     source: KernelSource
     if rows is None:
