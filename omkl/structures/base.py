@@ -75,7 +75,8 @@ class Structure(Component):
             Layout of the potentials of an example, such as the edges of a graph, if examples of
             this structure have layouts of their own.
         """
-        names = StructureFunctions._fields if names is None else names
+        if names is None:
+            names = StructureFunctions._fields
         return PackedStructure(self.compiled, names, self.arrays())
 
     def n_pairs(self, layout: Any = None) -> int:
@@ -298,7 +299,9 @@ class PackedStructure:
             unused.discard("marginals_in_logs")
         addresses = signatures.addresses_of(functions, unused)
         self._arrays = arrays
-        address_of_arrays = 0 if arrays is None else arrays.address
+        address_of_arrays = 0
+        if arrays is not None:
+            address_of_arrays = arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
         self.address = self._functions.address
 

@@ -115,7 +115,9 @@ class AllowedTransitions(NamedTuple):
         is_wrong[1:] = has_pair & ~self.following[labels[:-1], labels[1:]]
         is_wrong[begins] = has_label[begins] & ~self.first[labels[begins]]
         is_wrong[ends] |= has_label[ends] & ~self.last[labels[ends]]
-        return int(np.argmax(is_wrong)) if is_wrong.any() else None
+        if is_wrong.any():
+            return int(np.argmax(is_wrong))
+        return None
 
 
 class Labelling(Structure):
@@ -259,8 +261,11 @@ class Chain(Labelling):
         There are none with constraints, or with transitions by position.
         """
         is_plain = self.order == 1 and not self.by_position and self.allowed is None
-        functions = jit.CHAIN if self.linked else INDEPENDENT
-        return functions if is_plain else None
+        if not is_plain:
+            return None
+        if self.linked:
+            return jit.CHAIN
+        return INDEPENDENT
 
     def is_compiled_for(self, potentials: Any) -> bool:
         return self.compiled is not None and (len(potentials.pairwise) > 0) == self.linked
@@ -374,7 +379,10 @@ class Chain(Labelling):
             score = _jit_trigrams.viterbi(*potentials, self.costs, gold, cost_weight, labels)
             return labels, score
         arrays = self.arrays()
-        decode = jit.viterbi if len(potentials.pairwise) else decode_labels
+        if len(potentials.pairwise):
+            decode = jit.viterbi
+        else:
+            decode = decode_labels
         score = decode(arrays.address, *potentials, gold, cost_weight, labels)
         return labels, score
 
@@ -427,7 +435,9 @@ class Chain(Labelling):
     def _checked(self, potentials: AnyPotentials) -> Any:
         """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
-            names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
+            names = "(unary, pairwise, triples)"
+            if self.order == 1:
+                names = "(unary, pairwise)"
             raise InputError(
                 f"The potentials of a chain of order {self.order} are {names}, not "
                 f"{len(potentials)} arrays."
@@ -574,14 +584,20 @@ def _listed_transitions(
     allowed = _all_transitions(len(labels))
     for label, followers in followers_of.items():
         followers = list(followers)
-        named = followers if label is None else [label, *followers]
+        if label is None:
+            named = followers
+        else:
+            named = [label, *followers]
         unknown = [other for other in named if other not in index]
         if unknown:
             raise InputError(
                 f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} "
                 f"labels, such as {', '.join(map(repr, labels[:3]))}."
             )
-        row = allowed.first if label is None else allowed.following[index[label]]
+        if label is None:
+            row = allowed.first
+        else:
+            row = allowed.following[index[label]]
         row[:] = False
         row[[index[other] for other in followers]] = True
     return allowed
@@ -614,15 +630,26 @@ def _kind_and_chunk(
     label: Any, name: str, kinds: Mapping[str, str], have_types: bool
 ) -> tuple[str, str]:
     """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
-    kind, dash, chunk = label.partition("-") if isinstance(label, str) else ("", "", "")
+    if isinstance(label, str):
+        kind, dash, chunk = label.partition("-")
+    else:
+        kind = ""
+        dash = ""
+        chunk = ""
     if name.upper() == "BILOU":
         kind = SYNONYMS.get(kind, kind)
     needs_type = have_types and kind != "O"
-    fits = bool(chunk) if needs_type else not dash
+    if needs_type:
+        fits = bool(chunk)
+    else:
+        fits = not dash
     if kind not in kinds or not fits:
         accepted = []
         for other in kinds:
-            accepted.append(f"{other}-X" if have_types and other != "O" else other)
+            if have_types and other != "O":
+                accepted.append(f"{other}-X")
+            else:
+                accepted.append(other)
         raise InputError(
             f"The label {label!r} is not in {name}, which has {', '.join(accepted)}: correct it, "
             "or choose other transitions."

@@ -120,7 +120,9 @@ class Binary(Structure):
         z = _number(potentials)
         # the other label wins if its score plus the cost exceeds the gold score, that is y z < cost
         margin = z if gold else -z
-        return int(gold) if margin >= cost_weight else 1 - int(gold)
+        if margin >= cost_weight:
+            return int(gold)
+        return 1 - int(gold)
 
     def cost_augmented(
         self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0

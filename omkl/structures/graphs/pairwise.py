@@ -127,12 +127,15 @@ class PairwiseGraph(Labelling):
     @property
     def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
         """See :class:`Compilable`; only without constraints on pairs."""
-        return jit.GRAPHS if self.allowed is None else None
+        if self.allowed is None:
+            return jit.GRAPHS
+        return None
 
     def packed(
         self, names: Collection[str] | None = None, layout: GraphLayout | None = None
     ) -> PackedStructure:
-        names = StructureFunctions._fields if names is None else names
+        if names is None:
+            names = StructureFunctions._fields
         if layout is None or (self.shared and self.allowed is None and layout.is_chain):
             return PackedStructure(CHAIN, names, self.arrays())
         return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, names))
@@ -141,14 +144,24 @@ class PairwiseGraph(Labelling):
         """Return the arrays for some compiled functions of a graph; hold both while in use."""
         decodes = "decode" in names
         sums = "marginals" in names
-        cuts = decodes and self.n_labels == 2
+        graph = layout.packed(with_forests=sums).address
+        # address 0: the function is not used
+        search = 0
+        if decodes:
+            search = jit.SEARCH.address_of(best_labelling)
+        cut = 0
+        if decodes and self.n_labels == 2:
+            cut = jit.CUT.address_of(minimum_cut)
+        sum_address = 0
+        if sums:
+            sum_address = MARGINALS.address_of(marginals)
         arrays = jit.GraphStructure(
             costs=self.costs,
-            graph=layout.packed(with_forests=sums).address,
+            graph=graph,
             sweeps=self.sweeps,
-            search=jit.SEARCH.address_of(best_labelling) if decodes else 0,
-            cut=jit.CUT.address_of(minimum_cut) if cuts else 0,
-            sum=MARGINALS.address_of(marginals) if sums else 0,
+            search=search,
+            cut=cut,
+            sum=sum_address,
             counts=self.counts,
         )
         return jit.STRUCTURE_OF_GRAPH.pack(arrays)
@@ -156,7 +169,9 @@ class PairwiseGraph(Labelling):
     def n_pairs(self, layout: GraphLayout | None = None) -> int:
         if self.shared:
             return 1
-        return 0 if layout is None else len(layout.edges)
+        if layout is None:
+            return 0
+        return len(layout.edges)
 
     def zeros(self, size: int) -> GraphPotentials:
         return self.over(GraphLayout(size, np.zeros((0, 2), np.int64)))
@@ -217,7 +232,9 @@ class PairwiseGraph(Labelling):
     def decode(self, potentials: GraphPotentials) -> np.ndarray:
         labels, certificate = self._solve_and_count(potentials)
         if certificate.score == -np.inf:
-            raise InputError(NOTHING_ALLOWED if certificate.bound == -np.inf else NOTHING_FOUND)
+            if certificate.bound == -np.inf:
+                raise InputError(NOTHING_ALLOWED)
+            raise InputError(NOTHING_FOUND)
         return labels
 
     def decode_best(

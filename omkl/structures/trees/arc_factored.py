@@ -266,7 +266,9 @@ class TreeStructure(Structure):
             return InputError(
                 "Arc scores must be finite or -inf (a forbidden arc), but some are nan or +inf."
             )
-        children = "one child" if self.single_root else "any number of children"
+        children = "any number of children"
+        if self.single_root:
+            children = "one child"
         return InputError(
             f"No tree over these {n} tokens, with {children} of the root, avoids the arcs whose "
             "score is -inf."

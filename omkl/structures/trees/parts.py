@@ -137,7 +137,10 @@ class SecondOrderTree(TreeStructure):
     def __init__(self, single_root: bool = True, projective: bool = False) -> None:
         super().__init__(single_root)
         self.projective = bool(projective)
-        kind = ProjectiveTree if projective else NonProjectiveTree
+        if projective:
+            kind = ProjectiveTree
+        else:
+            kind = NonProjectiveTree
         self.first_order: TreeStructure = kind(single_root)
 
     def over(self, candidates: np.ndarray) -> Potentials:
@@ -186,7 +189,9 @@ class SecondOrderTree(TreeStructure):
         arcs, parts, lists = potentials
         scores = arcs[lists.heads, lists.modifiers]
         finite_scores = scores[scores > -np.inf]
-        spread = NOISE * float(finite_scores.std()) if len(finite_scores) else 0.0
+        spread = 0.0
+        if len(finite_scores):
+            spread = NOISE * float(finite_scores.std())
         start = np.full(arcs.shape, -np.inf)
         trees: dict[bytes, ScoredTree] = {}
         for number in range(n_starts):
