@@ -146,7 +146,9 @@ class Encoder:
             self._lexicon_sources, [template.name for template in TEMPLATES]
         )
         if self.lexicons and not isinstance(tokens, Words):
-            kind = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
+            kind = "array"
+            if isinstance(tokens, list):
+                kind = type(tokens[0]).__name__
             raise InputError(
                 f"`lexicons` look up words: each token must be a string, got tokens of type {kind}."
             )
@@ -154,7 +156,9 @@ class Encoder:
     def _unfitted_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the names and kernels of the user, or the default ones, and set ``numbers``."""
         tokens = data.inputs
-        kernels = None if self._specs is None else named_kernels(self._specs)
+        kernels = None
+        if self._specs is not None:
+            kernels = named_kernels(self._specs)
         if isinstance(tokens, list):
             self.numbers = self._columns_of_dicts(data, kernels)
             if self.numbers:
@@ -182,8 +186,10 @@ class Encoder:
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the kernels of a model whose user gives none."""
+        if not self.shapes:
+            return named_kernels([])
         if sparse.issparse(data.inputs) or self._table not in self.shapes:
-            return named_kernels(["linear"] if self.shapes else [])
+            return named_kernels(["linear"])
         if self.in_sequences:
             return named_kernels(["linear", "quadratic", "gaussian"])
         d = self.shapes[self._table]
@@ -219,14 +225,19 @@ class Encoder:
                 )
             # widths do not depend on the first rows of a stream
             return np.random.default_rng(0).normal(size=(SAMPLE, inputs.shape[1]))
-        return inputs if data.distinct is None else inputs[data.distinct]
+        if data.distinct is None:
+            return inputs
+        return inputs[data.distinct]
 
     def start_scales(self) -> None:
         """Start the scales of entries for kernels on standardized columns and missing numbers."""
         self.scales = {}
         if self._are_sparse:
             return
-        scaled = {self._table} if self.missing == "indicator" else set()
+        if self.missing == "indicator":
+            scaled = {self._table}
+        else:
+            scaled = set()
         for view in self.views.values():
             if view.standardize:
                 scaled.update(view.keys)
@@ -237,7 +248,9 @@ class Encoder:
     @property
     def _table(self) -> str:
         """Name of the entry whose columns are the numbers of rows."""
-        return PLAIN if self.numbers is None else COLUMNS
+        if self.numbers is None:
+            return PLAIN
+        return COLUMNS
 
     def _table_columns(self, n_columns: int) -> list[str]:
         """Return the names of the columns of numbers, or their positions as strings."""
@@ -300,15 +313,22 @@ class Encoder:
         of_kernels = [
             self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit
         ]
-        features = [features_of(of_kernels)] if of_kernels else []
+        features = []
+        if of_kernels:
+            features = [features_of(of_kernels)]
         features.extend(self._sparse_features(tokens, entries.missing, offsets, grow))
-        return Tokens(offsets, reduce(side_by_side, features) if features else None, views)
+        joined = None
+        if features:
+            joined = reduce(side_by_side, features)
+        return Tokens(offsets, joined, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
         """Yield the unknown keys of tokens."""
         if self.vocabulary is None:
             return
-        keys = _keys_of(tokens) if isinstance(tokens, list) else []
+        keys = []
+        if isinstance(tokens, list):
+            keys = _keys_of(tokens)
         if self._entries(tokens).missing is not None:
             keys.append(MISSING)
         keys_for_kernels = self._keys_for_kernels
@@ -406,7 +426,9 @@ class Encoder:
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
-        width = self.shapes[PLAIN] if self.numbers is None else None
+        width = None
+        if self.numbers is None:
+            width = self.shapes[PLAIN]
         if isinstance(tokens, list):
             are_dicts = bool(tokens) and isinstance(tokens[0], dict)
             if are_dicts and width is not None:
@@ -600,7 +622,9 @@ class Encoder:
 
 def _items(on: Any) -> tuple[Any, ...]:
     """Return the columns or entries that a kernel is ``on`` as a tuple."""
-    return on if isinstance(on, tuple) else (on,)
+    if isinstance(on, tuple):
+        return on
+    return (on,)
 
 
 def _refuse_dense(name: str, kernel: Kernel) -> None:

@@ -42,7 +42,9 @@ def column_of(field: str) -> str:
         return column
     if field == "lemma":
         return "lemmas"
-    return "feats" if field[0].isupper() else "forms"
+    if field[0].isupper():
+        return "feats"
+    return "forms"
 
 
 def is_attribute(field: str) -> bool:

@@ -70,7 +70,9 @@ class Lexicon:
         """
         values = set(self.values.values()) - {MISSING}
         prefixes = {value[:WIDTH] for value in values}
-        return (None, WIDTH) if len(prefixes) < len(values) else (None,)
+        if len(prefixes) < len(values):
+            return (None, WIDTH)
+        return (None,)
 
     def __deepcopy__(self, memo: dict) -> Self:
         return self  # lexicons do not change, and cloned estimators share them
@@ -91,8 +93,9 @@ def _entries(source: Mapping[str, str] | PathLike, name: str) -> Iterator[tuple[
     for number, line in text_lines(source):
         if line:
             word, _, value = line.partition("\t")
-            has_more_fields = "\t" in value
-            yield f"{source}, line {number}", word, "" if has_more_fields else value
+            if "\t" in value:  # a line with more fields is refused like one without a value
+                value = ""
+            yield f"{source}, line {number}", word, value
 
 
 @lru_cache(2**14)  # several templates look up the same word

@@ -103,7 +103,10 @@ class TokenData(NamedTuple):
         rows: list[Any] = list(self.inputs)
         if self.names is not None:
             return [name for name in self.names if _starts_with_number(rows, name)]
-        sample = rows if self.whole else rows[:1]
+        if self.whole:
+            sample = rows
+        else:
+            sample = rows[:1]
         n_dicts = 0
         counts: Counter[str] = Counter()
         for row in sample:
@@ -160,7 +163,9 @@ class View(NamedTuple):
             label += f"[{format_on(self.columns)}]"
         if self.standardize == "range":
             return label + " by range"
-        return label + " standardized" if self.standardize else label
+        if self.standardize:
+            return label + " standardized"
+        return label
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Return the number of columns."""
@@ -168,14 +173,20 @@ class View(NamedTuple):
 
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
-        sources = entries.standardized if self.standardize else entries.raw
+        if self.standardize:
+            sources = entries.standardized
+        else:
+            sources = entries.raw
         arrays = []
         for key in self.keys:
             array = sources[key]
             if self.standardize == "range":
                 array = array * entries.scales[key].shares
             arrays.append(array)
-        joined = arrays[0] if len(arrays) == 1 else np.hstack(arrays)
+        if len(arrays) == 1:
+            joined = arrays[0]
+        else:
+            joined = np.hstack(arrays)
         return take_columns(joined, self.columns)
 
     def column_name(
@@ -197,7 +208,9 @@ class View(NamedTuple):
         is_entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
         if not is_entry:
             return str(j)
-        return key if shapes[key] == 1 else f"{key}[{j}]"
+        if shapes[key] == 1:
+            return key
+        return f"{key}[{j}]"
 
 
 class Entries(NamedTuple):
@@ -259,7 +272,10 @@ def _number(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     is_duration = isinstance(value, (timedelta, np.timedelta64))
-    microseconds = np.array(value, "m8[us]" if is_duration else "M8[us]")
+    if is_duration:
+        microseconds = np.array(value, "m8[us]")
+    else:
+        microseconds = np.array(value, "M8[us]")
     return microseconds.astype(np.int64) / DAY
 
 
@@ -270,7 +286,9 @@ def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.
         return array
     i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
     expected = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-    got = "nothing" if values[i] is None else shown(values[i], 40)
+    got = "nothing"
+    if values[i] is not None:
+        got = shown(values[i], 40)
     raise InputError(
         f"{key!r} must hold {expected}, finite and up to {LARGEST:g}, "
         f"got {got} in row or token {i}."
@@ -289,4 +307,6 @@ def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | N
     if array.ndim == 1:
         array = array[:, None]
     is_valid = array.shape == (len(values), n_columns) and (np.abs(array) <= LARGEST).all()
-    return array if is_valid else None
+    if is_valid:
+        return array
+    return None

@@ -57,7 +57,10 @@ class AttributeLists(list):
         """Keys of the features."""
         keys = {}
         for attribute in dict.fromkeys(chain.from_iterable(self)):
-            name = attribute if isinstance(attribute, str) else attribute[0]
+            if isinstance(attribute, str):
+                name = attribute
+            else:
+                name = attribute[0]
             keys[split_attribute(name)[0]] = None
         return list(keys)
 
@@ -211,9 +214,11 @@ class Vocabulary:
         attributes = list(chain.from_iterable(tokens))
         values = np.ones(len(attributes))
         has_numbers = not set(map(type, attributes)) <= {str}
+        weight_of_new = 1.0
         if has_numbers:
             attributes, values = _names_and_values(attributes)
-        new_numbers = self._learn_attributes(attributes, grow, 0.0 if has_numbers else 1.0)
+            weight_of_new = 0.0
+        new_numbers = self._learn_attributes(attributes, grow, weight_of_new)
         ids_of_attributes = self._ids_of_attributes
         get_ids = map(ids_of_attributes.get, attributes, repeat(-1))
         ids = np.fromiter(get_ids, np.int32, len(attributes))
@@ -301,7 +306,10 @@ class Vocabulary:
 
     def look_up(self, key: str, column: list, grow: bool) -> KeyFeatures:
         """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""
-        ids = self.ids[key] if key in self.ids else self._add_key(key)
+        if key in self.ids:
+            ids = self.ids[key]
+        else:
+            ids = self._add_key(key)
         n_old = len(ids)
         try:
             return self._features_of(key, column, ids, grow)
@@ -381,7 +389,10 @@ class Vocabulary:
         names_of = {}
         for i in ids:
             key, value = names[i - self.first_id]
-            names_of[i] = key if value is NUMBER else f"{key}={value}"
+            if value is NUMBER:
+                names_of[i] = key
+            else:
+                names_of[i] = f"{key}={value}"
         return names_of
 
     def state(self, saved: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -421,7 +432,10 @@ def _names_and_values(attributes: list[Any]) -> tuple[list[str], np.ndarray]:
     names = []
     values = []
     for attribute in attributes:
-        pair = (attribute, 1.0) if isinstance(attribute, str) else attribute
+        if isinstance(attribute, str):
+            pair = (attribute, 1.0)
+        else:
+            pair = attribute
         is_pair = isinstance(pair, tuple) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], str) or not isinstance(pair[1], NUMBERS):
             accepted = "strings or pairs of a string and a number, as in ['w=the', ('length', 3)]"
@@ -477,7 +491,9 @@ def _is_weight(value: object) -> bool:
 def _add_entries(flat: Token, token: Token, path: str = "") -> None:
     """Add the entries of a token, or of a dict in it at this ``path``, to ``flat``."""
     for key, value in token.items():
-        flat_key: Any = f"{path}{key}" if path else key
+        flat_key: Any = key
+        if path:
+            flat_key = f"{path}{key}"
         if isinstance(value, dict):
             if not all(isinstance(amount, NUMBERS) for amount in value.values()):
                 _add_entries(flat, value, f"{flat_key}:")

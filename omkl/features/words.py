@@ -329,7 +329,10 @@ class WordEncoder:
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
-        chunk = CHUNK if grow else max(len(words), 1)
+        if grow:
+            chunk = CHUNK
+        else:
+            chunk = max(len(words), 1)
         with _LOCK:
             self._renew_cache(grow)
             windows = _windows(self._cache.codes_of(words, grow), offsets)
