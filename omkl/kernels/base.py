@@ -273,7 +273,9 @@ class Kernel(Component):
         ----------
         X : array, data frame or sparse matrix of shape (n, d)
         """
-        names = list(X.columns) if hasattr(X, "columns") else None
+        names = None
+        if hasattr(X, "columns"):
+            names = list(X.columns)
         if not sparse.issparse(X):
             X = np.atleast_2d(np.asarray(X))
         elif self.standardize:

@@ -115,7 +115,10 @@ class Polynomial(Kernel):
         powers.pop(n_columns, None)  # the constant
         factors = []
         for j, power in powers.items():
-            factors.append(column(j) if power == 1 else f"{column(j)}^{power}")
+            factor = column(j)
+            if power != 1:
+                factor = f"{factor}^{power}"
+            factors.append(factor)
         return " * ".join(factors) or "constant"
 
 
@@ -149,7 +152,10 @@ def _squares(X: Vectors) -> np.ndarray:
     """Return the squared lengths (n,) of the rows of an array or CSR matrix (n, d)."""
     if sparse.issparse(X):
         # without duplicate entries, squaring each of them is enough
-        squares = X.power(2) if X.has_canonical_format else X.multiply(X)
+        if X.has_canonical_format:
+            squares = X.power(2)
+        else:
+            squares = X.multiply(X)
         return np.asarray(squares.sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X, X)
 

@@ -80,7 +80,9 @@ def format_on(on: On | list) -> str:
     if isinstance(on, (tuple, list)):
         return f"[{','.join(map(format_on, on))}]"
     needs_no_quotes = not isinstance(on, str) or re.fullmatch(r"[^\W\d][\w .-]*", on)
-    return str(on) if needs_no_quotes else repr(on)
+    if needs_no_quotes:
+        return str(on)
+    return repr(on)
 
 
 def find_columns(
@@ -95,8 +97,9 @@ def find_columns(
     all_names = list(names or ())
     # distinct names, or positions if there are no names
     columns: Sequence[Any] = list(dict.fromkeys(all_names)) or range(n_columns)
+    items = on if isinstance(on, (tuple, list)) else (on,)
     positions: list[int] = []
-    for item in on if isinstance(on, (tuple, list)) else (on,):
+    for item in items:
         selected = _selected(item, columns, has_names=bool(all_names))
         if not selected:
             there_is = "they have no names"
@@ -107,7 +110,10 @@ def find_columns(
                 f"the {n_columns} columns; {there_is}."
             )
         for column in selected:
-            positions += column_block(all_names, column) if all_names else [column]
+            if all_names:
+                positions += column_block(all_names, column)
+            else:
+                positions.append(column)
     first = positions[0]
     stop = positions[-1] + 1
     if positions == list(range(first, stop)):
@@ -122,7 +128,9 @@ def _selected(item: int | str | slice, columns: Sequence[Any], has_names: bool) 
     if isinstance(item, str):
         if not has_names:
             return []
-        return [item] if item in columns else fnmatch.filter(columns, item)
+        if item in columns:
+            return [item]
+        return fnmatch.filter(columns, item)
     if not -len(columns) <= item < len(columns):
         return []
     return [columns[item]]
@@ -168,7 +176,10 @@ class Pair:
     def __init__(self, X: Vectors, Y: "Vectors | Reference") -> None:
         self.X = as_floats(X)
         if not isinstance(Y, Reference):
-            Y = Reference(self.X if Y is X else Y)
+            if Y is X:
+                Y = Reference(self.X)
+            else:
+                Y = Reference(Y)
         self.right = Y
         self.Y = Y.X
 
@@ -272,12 +283,16 @@ class Spread(NamedTuple):
 
 def as_dense(X: Vectors) -> np.ndarray:
     """Return vectors as an array: a copy if they are sparse, else as they are."""
-    return X.toarray() if sparse.issparse(X) else X
+    if sparse.issparse(X):
+        return X.toarray()
+    return X
 
 
 def as_floats(X: Vectors) -> Vectors:
     """Return float32 and float64 vectors unchanged, others as float64: integers overflow."""
-    return X if X.dtype in FAR_FROM_ORIGIN else X.astype(np.float64)
+    if X.dtype in FAR_FROM_ORIGIN:
+        return X
+    return X.astype(np.float64)
 
 
 def check_magnitudes(X: Vectors, kernel: object) -> None:

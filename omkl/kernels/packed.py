@@ -168,7 +168,9 @@ class PackedStack(KernelStack):
             return self._combine_few(np.asarray(weights, np.float64), self._indices(which), samples)
         matrix = np.empty((self.n_samples, self.n_samples))
         jit.unpack(self.packed_sum(weights, which), matrix)
-        return matrix if samples is None else matrix[samples]
+        if samples is None:
+            return matrix
+        return matrix[samples]
 
     def _combine_few(
         self, weights: np.ndarray, which: np.ndarray, samples: np.ndarray

@@ -185,13 +185,18 @@ def _numeric_columns(frame: Any) -> list[str | int]:
     for k, name in enumerate(frame.columns):
         with suppress(TypeError, ValueError):
             np.asarray(frame[name], dtype=np.float64)
-            columns.append(name if isinstance(name, str) else k)
+            if isinstance(name, str):
+                columns.append(name)
+            else:
+                columns.append(k)
     return columns
 
 
 def column_label(column: str | int) -> str:
     """Return the name of a column, or ``"column 0"`` for its position."""
-    return column if isinstance(column, str) else f"column {column}"
+    if isinstance(column, str):
+        return column
+    return f"column {column}"
 
 
 def variable_kernels(n_columns: int) -> Iterator[Kernel]:
@@ -262,7 +267,10 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
         return list(zip(specs, kernels))
     names = []
     for spec, kernel in zip(listed, kernels):
-        names.append(spec if isinstance(spec, str) else kernel.name)
+        if isinstance(spec, str):
+            names.append(spec)
+        else:
+            names.append(kernel.name)
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(

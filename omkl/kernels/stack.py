@@ -221,7 +221,10 @@ class RestrictedView(KernelStack):
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         # by rows: the full matrix may not fit into memory
-        rows = self.samples if samples is None else self.samples[samples]
+        if samples is None:
+            rows = self.samples
+        else:
+            rows = self.samples[samples]
         # unlike indexing, np.take leaves the entries of a row contiguous
         return np.take(self.stack.combine(weights, which, rows), self.samples, axis=1)
 
@@ -338,7 +341,10 @@ class PartedStack(KernelStack):
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         weights = np.asarray(weights)
-        n_rows = self.n_samples if samples is None else len(samples)
+        if samples is None:
+            n_rows = self.n_samples
+        else:
+            n_rows = len(samples)
         total = np.zeros((n_rows, self.n_samples))
         for part in self._parts_of(which):
             total += part.stack.combine(weights[part.positions], part.indices, samples)
@@ -346,7 +352,9 @@ class PartedStack(KernelStack):
 
     def packed(self, m: int) -> np.ndarray:
         for part in self._parts_of([m]):
-            return part.stack.packed(0 if part.indices is None else part.indices[0])
+            if part.indices is None:
+                return part.stack.packed(0)
+            return part.stack.packed(part.indices[0])
         return np.zeros(self.n_samples * (self.n_samples + 1) // 2)
 
     def diagonals(self, which: Which = None) -> np.ndarray:
@@ -514,13 +522,19 @@ class FactoredStack(KernelStack):
     ) -> np.ndarray:
         _, rows, owners = self._chosen(which)
         weights_of_rows = np.asarray(weights, dtype=np.float64)[owners]
-        n_rows = self.n_samples if samples is None else len(samples)
+        if samples is None:
+            n_rows = self.n_samples
+        else:
+            n_rows = len(samples)
         total = np.zeros((n_rows, self.n_samples))
         # a block of rows takes no more memory than the result
         step = min(BLOCK_ROWS, max(n_rows, 16))
         for low in range(0, len(rows), step):
             block = self.rows[rows[low : low + step]].astype(np.float64)
-            of_samples = block if samples is None else block[:, samples]
+            if samples is None:
+                of_samples = block
+            else:
+                of_samples = block[:, samples]
             total += (of_samples.T * weights_of_rows[low : low + step]) @ block
         return total
 
