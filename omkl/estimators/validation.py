@@ -5,8 +5,8 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -375,6 +375,19 @@ def keep_columns(estimator: Any, names: Sequence[str] | None) -> None:
     forget_columns(estimator, ("feature_names_in_",))
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+@contextmanager
+def restoring_columns(estimator: Any) -> Iterator[None]:
+    """Restore what an estimator has learned about columns if an error is raised."""
+    earlier = {name: vars(estimator)[name] for name in COLUMNS if name in vars(estimator)}
+    try:
+        yield
+    except BaseException:
+        forget_columns(estimator)
+        for name, value in earlier.items():
+            setattr(estimator, name, value)
+        raise
 
 
 def forget_columns(estimator: Any, names: Sequence[str] = COLUMNS) -> None:

@@ -212,6 +212,16 @@ def checked_rows(
     """
     for targets in y:
         _check_single_output(estimator, targets)
+    if reset:
+        with validation.restoring_columns(estimator):
+            return _checked_rows(estimator, X, reset, y, whole)
+    return _checked_rows(estimator, X, reset, y, whole)
+
+
+def _checked_rows(
+    estimator: Any, X: RowsLike | Block, reset: bool, y: tuple[Any, ...], whole: bool
+) -> Any:
+    """Return checked rows; see :func:`checked_rows`."""
     is_known = not reset and frames.are_known_columns(X, estimator.__dict__)
     if is_known and all(frames.is_column(column, n_rows(X)) for column in y):
         numbers = np.ascontiguousarray(X, dtype=np.float64)

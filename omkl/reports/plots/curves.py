@@ -249,9 +249,9 @@ def records_of(source: Any) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
     for name in ("history_", "records", "history"):
         source = getattr(source, name, source)
-    if isinstance(source, Sequence) and source:
-        if all(isinstance(record, Mapping) for record in source):
-            return source
+    is_sequence = isinstance(source, Sequence) and len(source) > 0
+    if is_sequence and all(isinstance(record, Mapping) for record in source):
+        return source
     raise InputError(
         f"There are no records in this {type(source).__name__}: give a fitted estimator that was "
         "not saved with training=False, its history_, or a path."
