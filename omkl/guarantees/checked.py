@@ -96,6 +96,8 @@ class CheckedModel(SavedEstimator):
             columns += columns_of(self.model)
         OneOf(tuple(columns)).check("column", self.column)
         examples = self._parts_of_examples(X, y)
+        if not examples:
+            raise InputError("X must hold calibration examples, got none.")
         self.n_examples_ = len(examples)
         self.scores_ = np.concatenate([example.scores for example in examples])
         self.lengths_ = np.array([len(example.scores) for example in examples])

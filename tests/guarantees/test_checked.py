@@ -379,6 +379,7 @@ REFUSED = {
         omkl.MKLClassifier().fit(*rows(30, 0)), rows(30, 1)[0], ["no"]
     ),
     "not fitted": lambda labeler: omkl.guarantee(omkl.MKLClassifier(), *rows(30, 0)),
+    "got none": lambda labeler: omkl.guarantee(labeler, iter([])),
     "of omkl": lambda labeler: omkl.guarantee("labeler", *words(30, 9)),
 }
 
