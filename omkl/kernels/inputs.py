@@ -54,7 +54,8 @@ def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
         on = slice(*bounds)
     if on is None or isinstance(on, str) or (isinstance(on, slice) and on.step != 0):
         return on
-    if isinstance(on, Integral) and not isinstance(on, (bool, np.bool_)):  # type: ignore[unreachable]
+    is_truth_value = isinstance(on, (bool, np.bool_))
+    if isinstance(on, Integral) and not is_truth_value:
         return int(on)
     with suppress(TypeError, ValueError):
         columns = tuple(column if isinstance(column, str) else int(column) for column in on)

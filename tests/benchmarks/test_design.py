@@ -207,9 +207,13 @@ def test_path(measure, shape, size, n_points):
     """Measure a path from the largest alpha to a tenth of it, each with a gap of 1e-4."""
     problem = problem_of(*design_of(*shape, "well"), Squared(), 1.0, size)
     alphas = problem.alpha * np.geomspace(1.0, 0.1, n_points)
-    path = lambda: [None for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP)]  # noqa: E731
+
+    def solve_path():
+        for _ in regularization_path(DAL(), problem, alphas, tol=PATH_GAP):
+            pass
+
     measure(
-        path,
+        solve_path,
         floor=a_pass(problem),
         peers={"adelie": adelie(problem, alphas, PATH_GAP)},
         limit=LIMIT,

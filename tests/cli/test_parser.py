@@ -625,7 +625,8 @@ def test_a_failed_calibration_keeps_the_model(folder, capsys):
 RAW = "".join(
     f"# text = The {noun} sleeps.\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n"
     f"2\t{noun}\t{noun}\tNOUN\t_\t_\t3\tnsubj\t_\t_\n"
-    "3\tsleeps\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
+    "3\tsleeps\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No\n"
+    "4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_\n\n"
     for noun in ("dog", "cat", "cow", "bird") * 5
 )
 
