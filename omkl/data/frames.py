@@ -105,7 +105,10 @@ def _converting() -> Iterator[None]:
 
 
 def times_as_days(X: Any) -> Any:
-    """Convert dates, times and durations in an array to days; return other objects unchanged."""
+    """Convert dates, times and durations in an array to days, and NA of pandas to None.
+
+    Other objects are returned unchanged.
+    """
     if not isinstance(X, np.ndarray):
         return X
     if X.dtype.kind in "Mm":
@@ -121,6 +124,10 @@ def times_as_days(X: Any) -> Any:
             array = arrow_array(column.tolist())
             if import_pyarrow().types.is_temporal(array.type):
                 columns[j] = days(array).to_numpy(zero_copy_only=False)
+        elif any(type(value).__name__ == "NAType" for value in column):
+            columns[j] = np.array(
+                [None if is_missing(value) else value for value in column], object
+            )
     return np.column_stack(columns)
 
 
@@ -215,9 +222,11 @@ def _rows_without_target(y: Any) -> np.ndarray:
 
 
 def check_rows(X: Any) -> None:
-    """Raise InputError if entries are masked or complex, or a sparse matrix is damaged."""
+    """Raise InputError if entries are masked or complex, or records, or a matrix is damaged."""
     check_unmasked(X, "X")
     check_real(X, "X")
+    if isinstance(X, np.ndarray) and X.dtype.names is not None:
+        raise InputError("X must not be an array of records: make a data frame of it.")
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
         try:
             X.check_format()  # compiled code does not check that indices are in bounds

@@ -282,7 +282,7 @@ def _read_arrow(array: Any, name: Any) -> Column:
     """Read an array of Arrow: dates, durations or lists of numbers."""
     pyarrow = import_pyarrow()
     types = pyarrow.types
-    if types.is_temporal(array.type):
+    if types.is_temporal(array.type) and not types.is_interval(array.type):
         has_dates = types.is_timestamp(array.type) or types.is_date(array.type)
         numbers = days(array).to_numpy(zero_copy_only=False)
         if has_dates:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
+from omkl._messages import shown
 from omkl.data.blocks import Block, check_columns, is_frame, n_rows, select_columns
 from omkl.data.frames import (
     check_rows,
@@ -119,6 +120,8 @@ class Table:
         training = training or TrainingColumns()
         keys = _keys_of(self.rows or ())
         names = self.names or training.names or keys
+        if not names:
+            raise InputError("The rows of X must hold at least one value, got empty dicts.")
         columns = []
         for j, name in enumerate(names):
             if self.rows is None:
@@ -171,6 +174,8 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
         column mixes text with other values, holds complex numbers or objects that are no numbers,
         or is of another kind than in training.
     """
+    if X is None or isinstance(X, Mapping):
+        raise InputError(f"{where} must be a table, got {shown(X)}.")
     training = like or TrainingColumns()
     if is_table(X):
         return _read_frame(X, training, where)
@@ -182,6 +187,8 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
     if is_empty_list:
         _check_not_empty(X, where)
     are_dicts = is_list_of_dicts(X)
+    if are_dicts:
+        _check_dicts(X)
     if names is None and are_dicts:
         return Table(rows=X)
     check_rows(X)
@@ -199,8 +206,8 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
         table = Table(names=ordered, rows=_with_texts(X, training.kinds))
         is_other_form = like is not None and not training.are_dicts
     else:
-        table = Table(names=ordered, array=select_columns(X, names, ordered))
-        is_other_form = training.have_text
+        table = Table(names=ordered, array=times_as_days(select_columns(X, names, ordered)))
+        is_other_form = training.have_text or training.are_dicts
     if is_other_form:
         return table.in_columns(training)
     return table
@@ -208,7 +215,12 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
 
 def is_table(X: object) -> bool:
     """Tell whether X is a data frame of pandas or polars, or a table of Arrow."""
-    return is_frame(X) or hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    if is_frame(X):
+        return True
+    is_series = hasattr(X, "dtype")
+    if is_series:
+        return False
+    return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
 
 
 def is_list_of_dicts(X: object) -> bool:
@@ -220,7 +232,7 @@ def _read_frame(X: Any, training: TrainingColumns, where: str) -> Table:
     """Read a data frame, or a table of Arrow."""
     is_arrow = not is_frame(X)
     if is_arrow:
-        X = import_pyarrow().table(X)
+        X = _arrow_table(X, where)
     labels = column_labels(X)
     names = column_names(X)
     check_columns(names, training.names, where)
@@ -240,6 +252,15 @@ def _read_frame(X: Any, training: TrainingColumns, where: str) -> Table:
     return Table(names=labels, columns=columns)
 
 
+def _arrow_table(X: Any, where: str) -> Any:
+    """Return an object that exports columns as a table of Arrow."""
+    pyarrow = import_pyarrow()
+    try:
+        return pyarrow.table(X)
+    except (pyarrow.ArrowException, TypeError, ValueError):
+        raise InputError(f"{where} must be a table with columns, got {type(X).__name__}.") from None
+
+
 def _kinds_of_labels(
     labels: list, names: Sequence[str] | None, training: TrainingColumns
 ) -> list[str | None]:
@@ -256,14 +277,25 @@ def _check_not_empty(X: Any, where: str) -> None:
         raise InputError(f"{where} must have at least one row, got none.")
 
 
-def _keys_of(rows: Iterable[Any]) -> list[str]:
+def _check_dicts(rows: list) -> None:
+    """Raise InputError unless all rows are dicts."""
+    if set(map(type, rows)) == {dict}:
+        return
+    for i, row in enumerate(rows):
+        if not isinstance(row, dict):
+            _refuse_row(i, row)
+
+
+def _refuse_row(i: int, row: object) -> NoReturn:
+    raise InputError(f"Row {i} of X must be a dict whose keys are strings, got {row!r:.80}.")
+
+
+def _keys_of(rows: Iterable[dict]) -> list[str]:
     """Return all keys of dicts, in the order in which they occur."""
     keys: dict[str, None] = {}
     for i, row in enumerate(rows):
-        if not isinstance(row, dict) or not all(isinstance(key, str) for key in row):
-            raise InputError(
-                f"Row {i} of X must be a dict whose keys are strings, got {row!r:.80}."
-            )
+        if not all(isinstance(key, str) for key in row):
+            _refuse_row(i, row)
         keys.update(dict.fromkeys(row))
     return list(keys)
 

@@ -136,6 +136,10 @@ def checked_arrays(
     table = X
     if not isinstance(X, Table):
         table = read_table(X, training)
+        if training is not None and training.names is None and table.rows is not None:
+            raise InputError(
+                f"The model was trained on rows of {estimator.n_features_in_} values, got dicts."
+            )
         if table.array is None:
             table = table.in_columns(training)
             if reset:

@@ -252,6 +252,8 @@ def _checked_rows(
 
 def _checked_dicts(estimator: Any, table: Table, reset: bool, y: tuple) -> Any:
     """Return a table as a list of dicts; see :func:`checked_rows`."""
+    if table.columns is not None and table.names is None:
+        raise InputError("The columns of X must have strings as names in a model of dicts or text.")
     is_named = table.columns is not None or table.names is not None
     if reset and is_named:
         validation.store_columns(estimator, table)

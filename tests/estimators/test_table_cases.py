@@ -393,6 +393,64 @@ def test_names_of_columns_are_strings_or_positions(estimator):
         model.predict(unnamed.set_axis(["a", "b"], axis=1))
 
 
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "row", [NUMBERS["b"], NUMBERS.iloc[0], pl.Series(SIZE), pa.array(SIZE), None, {"size": SIZE}]
+)
+def test_single_columns_and_rows_are_refused_in_one_sentence(reader, row):
+    model = model_of(reader, "numbers", "pandas")
+    with pytest.raises(ValueError, match=r"2-dimensional|2D array|must be a table"):
+        model.predict(row)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_rows_that_are_no_dicts_or_records_are_refused(reader):
+    rows = dicts_of(NUMBERS)
+    with pytest.raises(InputError, match="Row 1 of X must be a dict"):
+        READERS[reader]().fit([rows[0], 2.0, *rows[2:]], IS_FIRST)
+    with pytest.raises(InputError, match="must not be an array of records"):
+        READERS[reader]().fit(NUMBERS.to_records(index=False), IS_FIRST)
+
+
+def test_dicts_without_values_are_refused_by_batch_estimators():
+    for reader in ("batch", "linear"):
+        with pytest.raises(InputError, match="must hold at least one value, got empty dicts"):
+            READERS[reader]().fit([{}] * N, IS_FIRST)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_dicts_are_not_rows_of_an_array_by_the_order_of_their_keys(reader):
+    model = model_of(reader, "numbers", "array")
+    with pytest.raises(InputError, match=r"trained on rows of 3 .*, got dicts"):
+        model.predict(dicts_of(NUMBERS[["c", "b", "size"]]))
+
+
+def test_models_of_dicts_take_columns_by_name_only():
+    for form in ("dicts", "pandas"):
+        model = model_of("online", "text", form)
+        with pytest.raises(InputError, match="must have strings as names"):
+            model.predict(MIXED.set_axis([0, 1, 2], axis=1))
+    model = model_of("online", "numbers", "dicts")
+    scores = model.decision_function(block_of(NUMBERS[["c", "b", "size"]]))
+    assert_array_equal(scores, model.decision_function(dicts_of(NUMBERS)))
+
+
+def test_dates_and_gaps_in_arrays_of_objects_are_read_as_in_frames(estimator):
+    frame = NUMBERS.assign(c=days(WHEN), b=NUMBERS["b"].where(CODES > 0))
+    model = estimator.fit(frame, IS_FIRST)
+    array = frame.astype(object).where(frame.notna(), pd.NA).to_numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for given in (array, Block(array, None, list(frame.columns))):
+            assert_allclose(model.decision_function(given), model.decision_function(frame))
+
+
+def test_intervals_of_months_are_refused(estimator):
+    months = pa.array([pa.MonthDayNano([1, 2, 3])] * N)
+    with pytest.raises(InputError, match="'c' is month_day_nano_interval"):
+        estimator.fit(pa.table({"size": SIZE, "c": months}), IS_FIRST)
+
+
 # ---- dates as text -------------------------------------------------------------------------------
 
 
