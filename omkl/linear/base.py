@@ -124,8 +124,9 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             If a parameter is invalid, there is only one class, or groups do not fit the columns.
         """
         self._check()
-        samples, decoder = problems.read_samples(self, X, y, sample_weight, offset)
-        self._learn(samples, decoder, float(self.alpha))
+        with validation.restoring_columns(self):
+            samples, decoder = problems.read_samples(self, X, y, sample_weight, offset)
+            self._learn(samples, decoder, float(self.alpha))
         return self
 
     def _check(self) -> None:

@@ -14,6 +14,7 @@ from omkl._components import check_n_jobs
 from omkl.batch.solver import regularization_path
 from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
+from omkl.estimators.validation import restoring_columns
 from omkl.linear.base import SparseClassifier, SparseLinear, SparseRegressor
 from omkl.linear.problems import (
     DesignLike,
@@ -284,7 +285,8 @@ class GroupLassoCV(SparseRegressor):
             As for a single alpha; also if alphas are invalid, cv does not split the samples into
             folds or leaves one empty, or scoring is invalid or undefined in all folds.
         """
-        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        with restoring_columns(self):
+            fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
         return self
 
 
@@ -358,7 +360,8 @@ fit_intercept, positive, missing, verbose
             As for a single alpha; also if alphas are invalid, cv does not split the samples into
             folds or leaves one empty, or scoring is invalid or undefined in all folds.
         """
-        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        with restoring_columns(self):
+            fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
         return self
 
 

@@ -150,7 +150,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         omkl.exceptions.DistributionError
             If the cluster cannot be reached, has no workers, or keeps losing workers.
         """
-        self._solve(*prepare(self, X, y, sample_weight, client), self.C)
+        with validation.restoring_columns(self):
+            self._solve(*prepare(self, X, y, sample_weight, client), self.C)
         return self
 
     def _solve(self, source: KernelSource, training: TrainingSet, C: float | str) -> None:

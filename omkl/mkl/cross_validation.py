@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from omkl.batch.solver import Solution, is_number_of_values
 from omkl.estimators.batch import NumberDecoder
 from omkl.estimators.cross_validation import HeldOut, PathSearch
+from omkl.estimators.validation import restoring_columns
 from omkl.losses import PointwiseLoss
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.batch import MKLClassifier, MKLRegressor
@@ -77,6 +78,19 @@ class SearchedMKL(BatchMKL):
         omkl.exceptions.DistributionError
             As for a single C.
         """
+        with restoring_columns(self):
+            self._search(X, y, sample_weight, groups, client)
+        return self
+
+    def _search(
+        self,
+        X: KernelInputs,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+        client: Client | None,
+    ) -> None:
+        """Choose C by cross-validation, and learn from all samples."""
         source, training = prepare(self, X, y, sample_weight, client)
         search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
         n_threads = 1
@@ -97,7 +111,6 @@ class SearchedMKL(BatchMKL):
                 C = search.choose(Cs, paths, training.y, n_threads)
         self._solve(source, training, C)
         search.warn()
-        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

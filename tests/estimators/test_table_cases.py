@@ -451,6 +451,28 @@ def test_intervals_of_months_are_refused(estimator):
         estimator.fit(pa.table({"size": SIZE, "c": months}), IS_FIRST)
 
 
+@pytest.mark.parametrize("reader", [name for name in READERS if "online" not in name])
+@pytest.mark.parametrize("start", TABLES)
+def test_a_refused_fit_keeps_the_model(reader, start):
+    X = TABLES[start]
+    model = READERS[reader]().fit(X, IS_FIRST)
+    expected = scores_of(model, X)
+    other = MIXED.set_axis(["k", "l", "m"], axis=1)
+    wrong_targets = np.zeros(N, dtype=int)
+    if not hasattr(model, "classes_"):
+        wrong_targets = np.full(N, np.inf)
+    for table, y, message in (
+        (other.assign(l=np.inf), IS_FIRST, "finite"),
+        (other.assign(missing=[1.0, None] * (N // 2)), IS_FIRST, "column 'missing'"),
+        (other, IS_FIRST[1:], "inconsistent"),
+        (other, wrong_targets, "class|infinity"),
+        (np.full((N, 2), np.inf), IS_FIRST, "finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(table, y)
+        assert_array_equal(scores_of(model, X), expected)
+
+
 # ---- dates as text -------------------------------------------------------------------------------
 
 
