@@ -200,9 +200,8 @@ class Stream:
         Stream
 
         >>> stream = Stream.from_arrays(list("abcdef")).shuffled(random_state=0)
-        >>> [list(block.X) for epoch in (0, 1, 0) for block in stream.blocks(epoch)]
-        [['f', 'd', 'a', 'b', 'c', 'e'], ['e', 'd', 'c', 'a', 'b', 'f'], ['f', 'd', 'a', 'b', 'c',
-        'e']]
+        >>> ["".join(block.X) for epoch in (0, 1, 0) for block in stream.blocks(epoch)]
+        ['fdabce', 'edcabf', 'fdabce']
         """
         check_number("buffer", buffer, least=2, integer=True)
         if isinstance(random_state, np.random.Generator):
