@@ -131,6 +131,7 @@ def arrays_of(values):
     return [value for value in values if isinstance(value, np.ndarray)]
 
 
+@pytest.mark.slow
 def test_all_types_of_fields_are_read_as_they_were_packed(everything):
     packed = EVERYTHING.pack(everything)
     read_arrays = [np.zeros_like(array) for array in arrays_of(everything)]
@@ -346,6 +347,7 @@ def test_a_call_with_another_number_of_arguments_is_not_compiled():
         short_of_one(MAP.address_of(add_parameter), 2.0)
 
 
+@pytest.mark.slow
 def test_all_works_without_compilation():
     """The other tests of this file pass in a process where Numba compiles nothing."""
     if numba.config.DISABLE_JIT:

@@ -278,6 +278,7 @@ def test_a_long_sentence_and_a_long_word(tokenizer, monkeypatch):
         assert max(len(block.text) for block in blocks) < 200_000
 
 
+@pytest.mark.slow
 def test_long_texts_take_constant_memory(tokenizer, files):
     text = joined(raw_sentences(read_treebank(files / "test.conllu")))[0] + "\n\n"
     peaks = []

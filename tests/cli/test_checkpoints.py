@@ -16,6 +16,8 @@ import omkl
 from omkl.cli import main
 from omkl.data import synthetic_treebank, write_treebank
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def treebank(tmp_path):

@@ -9,6 +9,8 @@ import omkl
 from omkl.cli import main
 from omkl.data import synthetic_treebank, write_treebank
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 
 

@@ -30,6 +30,8 @@ from omkl.kernels import (
 from omkl.losses import EpsilonInsensitive, Hinge, Logistic
 from omkl.regularizers import L21, ElasticNet, Ridge
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 
 N = 80

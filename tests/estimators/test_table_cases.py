@@ -62,6 +62,7 @@ LEARNED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", LEARNED)
 def test_every_estimator_learns_from_the_column(estimator, column, reloaded):
     X = frame_of(LEARNED[column])

@@ -107,6 +107,7 @@ def share_of_errors(sure, wrong, owners, threshold):
     return np.mean([of_sequence.mean() for of_sequence in np.split(wrong[accepted], starts)])
 
 
+@pytest.mark.slow
 def test_the_promise_about_tokens_is_broken_in_at_most_a_tenth_of_the_draws():
     rng = np.random.default_rng(3)
     many = sequences(3000, rng)

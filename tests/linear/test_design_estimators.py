@@ -24,6 +24,7 @@ from omkl.linear.problems import identical_samples
 from ..batch.generic import LASSO
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         GroupLasso(),

@@ -31,6 +31,7 @@ from omkl.kernels import Gaussian
 from omkl.online import values_of
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         omkl.OnlineMKLClassifier(),

@@ -234,6 +234,7 @@ def test_exactly_the_missing_pairs_lower_the_objective(estimator, y):
             assert after > before * (1.0 - 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss", ["hinge", "epsilon-insensitive:epsilon=0.3", "quantile:quantile=0.7"]
 )

@@ -141,6 +141,7 @@ def test_wine_needs_no_preparation():
         assert_allclose(model.predict_proba(units * X).sum(axis=1), 1.0)
 
 
+@pytest.mark.slow
 def test_rare_classes_are_predicted():
     """They are found about as often as by a linear model."""
     scores = []

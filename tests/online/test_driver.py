@@ -52,10 +52,19 @@ if config.DISABLE_JIT:  # all rounds take long
     DRAWS, MIXED = DRAWS[::8], MIXED[::4]
 
 
+def mostly_slow(cases, every):
+    """Mark all cases as slow except for one of so many."""
+    marked = []
+    for i, case in enumerate(cases):
+        marks = [] if i % every == 0 else [pytest.mark.slow]
+        marked.append(pytest.param(*case, marks=marks))
+    return marked
+
+
 # ---- random configurations -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "seed"), DRAWS)
+@pytest.mark.parametrize(("kind", "seed"), mostly_slow(DRAWS, 6))
 def test_the_model_is_that_of_the_trainer(kind, seed, monkeypatch):
     configuration = draw(kind, seed)
     model = train(configuration)
@@ -66,7 +75,7 @@ def test_the_model_is_that_of_the_trainer(kind, seed, monkeypatch):
     assert_same_model(model, train(configuration), configuration.X)
 
 
-@pytest.mark.parametrize(("kind", "seed"), MIXED)
+@pytest.mark.parametrize(("kind", "seed"), mostly_slow(MIXED, 4))
 def test_to_change_between_both_after_a_few_rounds_changes_nothing(kind, seed, monkeypatch):
     configuration = draw(kind, seed)
     with monkeypatch.context() as patch:

@@ -121,6 +121,7 @@ def batch_optimum(data, penalty, lambda_, loss):
     return problem.solve(solver=cp.CLARABEL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("loss", [StructuredHinge(), CRF()], ids=["hinge", "crf"])
 def test_the_averaged_model_approaches_the_batch_optimum(data, name, loss):

@@ -205,6 +205,7 @@ def test_partial_trees_and_weights(treebanks):
     assert same_trees(twice, parser(shuffle=False, epochs=1).fit(train[:60]), test)
 
 
+@pytest.mark.slow
 def test_seeds_and_shards(treebanks, fitted):
     train, test = treebanks
     assert parser().fit(train).template_weights_ == fitted.template_weights_
@@ -226,6 +227,7 @@ def test_an_interrupted_training_goes_on_where_it_was(treebanks, fitted, tmp_pat
     assert same_trees(resumed, fitted, test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projective", [True, False])
 def test_projective_trees_and_several_roots(treebanks, projective):
     train, test = treebanks

@@ -32,6 +32,7 @@ def test_a_number_of_templates_is_pruning_and_training_anew(grammar):
     assert parser(keep=3, regularizer="l2").fit(train).n_iter_ == 3
 
 
+@pytest.mark.slow
 def test_as_few_as_do_are_those_that_inform(grammar, tmp_path, reloaded, capsys):
     train, test = grammar
     auto = parser(keep="auto", verbose=True).fit(train)

@@ -49,6 +49,7 @@ def test_again_and_with_progress_shown(files, tmp_path):
     assert save_all(tmp_path, verbose=True) == files
 
 
+@pytest.mark.slow
 def test_with_another_hash_seed(files, tmp_path):
     program = (
         f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import pathlib,"

@@ -199,6 +199,7 @@ UNITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("several", [False, True])
 def test_offsets_and_units_of_targets_change_nothing(name, several, rng):

@@ -50,6 +50,7 @@ def shares(selected, useful):
     return len(selected - useful) / max(len(selected), 1), n_correct / len(useful)
 
 
+@pytest.mark.slow
 def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_scikit_learns():
     ours = []
     theirs = []
@@ -68,6 +69,7 @@ def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_s
     assert power.mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MKLRegressor, OnlineMKLRegressor])
 def test_kernels_find_columns_that_the_lasso_cannot_see(make):
     results = []
@@ -226,6 +228,7 @@ def test_useless_templates_are_not_selected():
     assert max(selection.statistics, key=selection.statistics.get) == "h.form m.form"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precomputed", [False, True])
 def test_stable_groups_are_those_of_fits_on_halves(precomputed):
     X, y, useful = table(120, 12, 3, 0)

@@ -297,6 +297,7 @@ def test_training_is_algorithm_1_over_named_features(name, dtype):
     check_training(name, dtype, TEMPLATES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [case for case in only_compiled if case.values[0] != "crf"])
 def test_templates_of_parts_are_no_exception(name):
     check_training(name, np.float64, PARTS)

@@ -354,6 +354,7 @@ def test_colourings_are_found_where_there_is_one(n, density):
         structure.marginals(potentials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("triangles", [0, 3, 9])
 def test_graphs_that_cannot_be_coloured_are_refused(triangles):
     clique = [(i, j) for j in range(4) for i in range(j)]
