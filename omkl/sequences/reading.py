@@ -286,6 +286,9 @@ def _checked_sequence(sequence: Any, i: int, names: Sequence[str] | None) -> Any
         )
     if type(sequence) is list:
         return sequence
+    is_empty_frame = is_frame(sequence) and not n_rows(sequence)
+    if is_empty_frame:
+        return []
     columns = TrainingColumns(names=names)
     return read_table(sequence, columns, f"Sequence {i} of X").values
 

@@ -446,6 +446,14 @@ def test_dates_and_gaps_in_arrays_of_objects_are_read_as_in_frames(estimator):
             assert_allclose(model.decision_function(given), model.decision_function(frame))
 
 
+def test_sequences_may_be_frames_without_rows():
+    labels = [np.arange(3) % 2, np.arange(3) % 2]
+    for frame in (NUMBERS, MIXED, NAMED["polars"](MIXED)):
+        model = omkl.SequenceLabeler(random_state=0, epochs=1).fit([frame[:3], frame[3:6]], labels)
+        empty, full = model.predict([frame[:0], frame[:2]])
+        assert (len(empty), len(full)) == (0, 2)
+
+
 def test_intervals_of_months_are_refused(estimator):
     months = pa.array([pa.MonthDayNano([1, 2, 3])] * N)
     with pytest.raises(InputError, match="'c' is month_day_nano_interval"):
