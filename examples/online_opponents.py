@@ -18,9 +18,10 @@ Its one parameter is chosen on the first tenth of the stream; the error is measu
 MKL learns one model of all kernels: with weights learned out of sample (the default), or from
 norms. The others learn a model for each kernel, and combine their predictions:
 
-* Hedge: the hinge loss, weights by AdaHedge (de Rooij et al. 2014); * OMKC: perceptrons that vote
-(Hoi et al. 2013, deterministic updates and combination); * Raker, AdaRaker: the hinge loss, weights
-by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1 and 3).
+* Hedge: the hinge loss, weights by AdaHedge (de Rooij et al. 2014);
+* OMKC: perceptrons that vote (Hoi et al. 2013, deterministic updates and combination);
+* Raker, AdaRaker: the hinge loss, weights by Hedge at a fixed rate (Shen et al. 2019, Algorithms 1
+  and 3).
 
 With ``--examples 4000``:
 

@@ -175,9 +175,8 @@ class MKLRegressor(RegressorMixin, BatchMKL):
 
     Parameters
     ----------
-    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
-    missing, \
-n_jobs, verbose
+    kernels, regularizer, C, solver, tol, max_iter, fit_intercept, dtype, approximate, \
+weighting, missing, n_jobs, verbose
         As for :class:`MKLClassifier`.
     loss : {"squared", "epsilon-insensitive", "huber", "poisson"} or PointwiseLoss
         "epsilon-insensitive:epsilon=0.2" and "huber:delta=0.5" set their parameters, in units of y.
@@ -191,10 +190,9 @@ n_jobs, verbose
 
     Attributes
     ----------
-    kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, dual_coef_,
-    intercept_, \
-n_active_, feature_importances_, dual_variables_, history_, C_, column_means_, missing_columns_,
-column_scales_
+    kernel_weights_, kernel_representations_, left_out_, evidence_, dual_gap_, n_iter_, \
+dual_coef_, intercept_, n_active_, feature_importances_, dual_variables_, history_, C_, \
+column_means_, missing_columns_, column_scales_
         As for :class:`MKLClassifier`, for one problem; (K, M, N) and (K,) for K outputs.
 
     Examples

@@ -123,9 +123,8 @@ class MKLClassifierCV(ClassifierMixin, SearchedMKL):
 
     Parameters
     ----------
-    kernels, loss, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype,
-    approximate, weighting, \
-missing, verbose
+    kernels, loss, solver, tol, max_iter, fit_intercept, class_weight, multiclass, dtype, \
+approximate, weighting, missing, verbose
         As for :class:`MKLClassifier`.
     regularizer
         As for :class:`MKLClassifier`, but None is "elastic-net" if each kernel is on one or two
@@ -191,9 +190,8 @@ class MKLRegressorCV(RegressorMixin, SearchedMKL):
 
     Parameters
     ----------
-    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, weighting,
-    \
-missing, verbose
+    kernels, loss, regularizer, solver, tol, max_iter, fit_intercept, dtype, approximate, \
+weighting, missing, verbose
         As for :class:`MKLRegressor`.
     Cs, cv, scoring, n_jobs
         As for :class:`MKLClassifierCV`; folds are not stratified, and None for ``scoring`` is the

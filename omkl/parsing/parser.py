@@ -107,9 +107,9 @@ class DependencyParser(OnlineEstimator[TreebankCodec]):
         Predict the highest-scoring tree, or the tree with the largest expected number of correct
         heads (minimum risk). The latter requires probabilities like :meth:`predict_marginals`, and
         takes O(n^3) time for n words.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle,
-    early_stopping, \
-validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, random_state
+    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
+early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, \
+random_state
         As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`,
         or with ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping uses
         the attachment score.

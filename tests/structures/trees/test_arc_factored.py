@@ -18,7 +18,7 @@ from omkl.structures import NonProjectiveTree, ProjectiveTree, log_space
 from omkl.structures.trees import _jit_matrix_tree as matrix_tree
 from omkl.structures.trees import _jit_projective
 
-from .conftest import reaches_root
+from ..conftest import reaches_root
 
 small = {
     "seed": st.integers(0, 10**6),

@@ -12,7 +12,7 @@ from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.structures.trees import _jit_parts as jit
 from omkl.structures.trees.parts import PartLists, PartPotentials, SecondOrderTree
 
-from .conftest import enumerate_trees
+from ..conftest import enumerate_trees
 
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = [(single_root, projective) for single_root in (True, False) for projective in (True, False)]
