@@ -74,7 +74,7 @@ class TokenData(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether scales and widths are learned before training, and not as rows come."""
+        """True if scales and widths are learned before training, and not as rows come."""
         return self.total < math.inf
 
     @property

@@ -76,7 +76,7 @@ ELASTIC_OR_ONE_OUTPUT = Requirement(
 
 @dataclass
 class Outputs:
-    """What follows from coefficients on a working set.
+    """Predictions and correlations that follow from coefficients on a working set.
 
     Attributes
     ----------

@@ -45,7 +45,7 @@ TOKEN, FIRST, LAST, N_ENTRIES = range(4)
 
 
 class Elimination(NamedTuple):
-    """What eliminated tokens leave behind.
+    """Probabilities of the random walk, written as each token is eliminated.
 
     ``passing[i, k]`` (n, n) is the probability that the walk goes from k to i when k is eliminated,
     ``direct`` (n,) that it then goes to the root. ``order`` (n, N_ENTRIES) has the eliminated
