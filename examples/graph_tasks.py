@@ -41,7 +41,7 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 
-from omkl import GraphLabeler, SequenceLabeler
+from omkl import Edges, GraphLabeler, SequenceLabeler
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import Graph, data_home, read_treebank
 from omkl.features import token_features
@@ -116,7 +116,9 @@ def words(options, seed):
     yield "a chain of combined labels", len(train), right, right.all(axis=1), seconds
     # edges of different kinds have no pairs of labels in common
     graph = GraphLabeler(
-        transitions=None, sweeps=options.sweeps, epochs=options.epochs, random_state=seed
+        epochs=options.epochs,
+        random_state=seed,
+        edges=Edges(transitions=None, sweeps=options.sweeps),
     )
     labels = [values.ravel() for values in y]
     graph, seconds = fitted(graph, list(map(factorial, train)), labels)
@@ -179,7 +181,9 @@ def documents(options, seed):
     for words in map(lowered, test):
         repeated.append([word not in words_of_training and words.count(word) > 1 for word in words])
     for name, skips in (("chains", False), ("skip chains", True)):
-        model = GraphLabeler(sweeps=options.sweeps, epochs=options.epochs, random_state=seed)
+        model = GraphLabeler(
+            epochs=options.epochs, random_state=seed, edges=Edges(sweeps=options.sweeps)
+        )
         model, seconds = fitted(model, [skip_chain(document, skips) for document in train], y)
         predicted = model.predict([skip_chain(document, skips) for document in test])
         right = joined(predicted) == gold
@@ -206,7 +210,9 @@ def rows(options, seed):
     X = (X - X[:n].mean(axis=0)) / X[:n].std(axis=0)
     for name, joins in (("independent labels", False), ("graph of labels", True)):
         graphs = [label_graph(row, y.shape[1], joins) for row in X]
-        model = GraphLabeler(["linear"], transitions=None, epochs=options.epochs, random_state=seed)
+        model = GraphLabeler(
+            ["linear"], Edges(transitions=None), epochs=options.epochs, random_state=seed
+        )
         model, seconds = fitted(model, graphs[:n], list(y[:n]))
         right = np.stack(model.predict(graphs[n:])) == y[n:]
         yield name, n, right, right.all(axis=1), seconds

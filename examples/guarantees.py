@@ -105,7 +105,7 @@ def sentences(language, train, dev, rest):
     tagger = omkl.SequenceLabeler(epochs=5, random_state=0)
     tagger.fit(*words_and_tags(train)).calibrate(*words_and_tags(dev))
     yield f"{language}, tags", tagger, *words_and_tags(rest), None
-    parser = omkl.DependencyParser(order=1, epochs=3, random_state=0)
+    parser = omkl.DependencyParser(epochs=3, random_state=0, search=omkl.TreeSearch(order=1))
     parser.fit(train[:4000]).calibrate(dev)
     yield f"{language}, trees", parser, rest, None, "heads"
 

@@ -29,7 +29,7 @@ import numpy as np
 from letter_views import letter_views
 from tqdm import tqdm
 
-from omkl import SequenceLabeler
+from omkl import SequenceLabeler, Transitions
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import read_ocr
 
@@ -61,7 +61,9 @@ def run(data, kernels, fold, protocol, order, epochs):
     if protocol != "small":
         train, test = test, train
     started = time.process_time()
-    labeler = SequenceLabeler(kernels, order=order, C="auto", epochs=epochs, random_state=fold)
+    labeler = SequenceLabeler(
+        kernels, C="auto", epochs=epochs, random_state=fold, transitions=Transitions(order=order)
+    )
     labeler.fit(*data.of_folds(train))
     seconds = time.process_time() - started
     return {"accuracy": 100 * labeler.score(*data.of_folds(test)), "seconds": seconds}

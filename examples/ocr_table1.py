@@ -87,7 +87,7 @@ def labeler(kernels, seed, **settings):
 
 def choose(kernels, X, y, seed, Cs, rates):
     """Choose the settings with the highest accuracy on the held-out tenth."""
-    candidates = [{"C": C, "eta0": eta0} for C, eta0 in product(Cs, rates)]
+    candidates = [{"C": C, "learning_rate": eta0} for C, eta0 in product(Cs, rates)]
     if len(candidates) == 1:
         return candidates[0]
     (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)

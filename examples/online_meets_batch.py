@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
-from omkl import OnlineMKLClassifier
+from omkl import Budget, OnlineMKLClassifier
 from omkl.batch import Problem, Spicy
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.exceptions import MissingDependencyError
@@ -35,13 +35,13 @@ PARTS = {
     "extremes": slice(20, 30),
     "all": slice(0, 30),
 }
-#: Learning rates by name: eta0 and schedule.
+#: Learning rates by name.
 RATES = {
-    "0.1 / sqrt(t)": (0.1, "sqrt"),
-    "1 / sqrt(t)": (1.0, "sqrt"),
-    "10 / sqrt(t)": (10.0, "sqrt"),
-    "1, down to 0": (1.0, "linear"),
-    "auto": ("auto", None),
+    "0.1 / sqrt(t)": "sqrt:eta0=0.1",
+    "1 / sqrt(t)": "sqrt:eta0=1",
+    "10 / sqrt(t)": "sqrt:eta0=10",
+    "1, down to 0": "linear:eta0=1",
+    "auto": "auto",
 }
 
 
@@ -113,8 +113,8 @@ def main():
     curves = {"fobos": {}, "rda": {}}
     cells = []
     for method, values_of_rates in curves.items():
-        for name, (eta0, schedule) in RATES.items():
-            if method == "rda" and schedule == "linear":
+        for name, learning_rate in RATES.items():
+            if method == "rda" and learning_rate.startswith("linear"):
                 continue  # its model is the rate times the sum of all gradients: 0 in the end
             excess = Suboptimality(optimum.primal / arguments.C)
             started = time.process_time()
@@ -124,11 +124,10 @@ def main():
                 C=arguments.C,
                 epochs=arguments.epochs,
                 method=method,
-                eta0=eta0,
-                schedule=schedule,
+                learning_rate=learning_rate,
                 weighting="norms",
                 average=None,
-                dtype="float64",
+                budget=Budget(dtype="float64"),
                 callbacks=[excess],
                 verbose=False,
                 random_state=arguments.seed,

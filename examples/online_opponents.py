@@ -47,7 +47,7 @@ import numpy as np
 from omkl import OnlineMKLClassifier
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.kernels import as_kernel
-from omkl.online import ProgressiveValidation
+from omkl.online import Constant, ProgressiveValidation
 
 WRONG = 0.05
 FEATURES = 100
@@ -171,7 +171,7 @@ OPPONENTS = {
     "AdaRaker": (AdaRaker, (0.3, 1.0, 3.0, 10.0, 30.0)),
 }
 WEIGHTINGS = {"MKL": "out-of-sample", "MKL by norms": "norms"}
-SETTINGS = [{}, *({"eta0": rate, "schedule": "constant"} for rate in RATES)]
+SETTINGS = [{}, *({"learning_rate": Constant(rate)} for rate in RATES)]
 
 
 def lengths_of(X):

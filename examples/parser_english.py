@@ -16,7 +16,7 @@ import resource
 import time
 from pathlib import Path
 
-from omkl import DependencyParser
+from omkl import DependencyParser, TreeForm
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 
@@ -42,7 +42,7 @@ PEERS = (
 def best_templates(templates, keep, train, epochs):
     """Return the templates that dual averaging ranks first."""
     mkl = DependencyParser(
-        templates, method="rda", epochs=epochs, labeled=False, random_state=0
+        templates, method="rda", epochs=epochs, random_state=0, trees=TreeForm(labeled=False)
     ).fit(train)
     return mkl.templates_.keep(mkl.ranking()[:keep])
 

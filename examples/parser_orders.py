@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from omkl import DependencyParser
+from omkl import DependencyParser, TreeForm
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.parsing.decoding import AdviceRequest
@@ -41,7 +41,7 @@ def search_errors(parser, gold):
 
 def run(seed, train, test, single_root):
     started = time.process_time()
-    parser = DependencyParser(random_state=seed, single_root=single_root).fit(train)
+    parser = DependencyParser(random_state=seed, trees=TreeForm(single_root=single_root)).fit(train)
     trained = time.process_time()
     parser.parse(test[:10])
     began = time.process_time()

@@ -14,7 +14,7 @@ a JSON file and a figure.
 import argparse
 from pathlib import Path
 
-from omkl import DependencyParser
+from omkl import DependencyParser, TreeForm
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
@@ -43,7 +43,9 @@ def main():
 
     def fitted(**settings):
         settings = {"templates": arguments.templates, "epochs": arguments.epochs, **settings}
-        return DependencyParser(labeled=False, random_state=0, **settings).fit(train)
+        return DependencyParser(random_state=0, trees=TreeForm(labeled=False), **settings).fit(
+            train
+        )
 
     def accuracy(model):
         return 100 * model.score(test, ignore="upos")

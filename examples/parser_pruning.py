@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from omkl import DependencyParser
+from omkl import DependencyParser, TreeForm
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
@@ -30,7 +30,9 @@ SIZES = (107, 207, 307, 407)
 
 def trained(train, seed, epochs, **settings):
     settings = {"templates": "martins507", **settings}
-    return DependencyParser(epochs=epochs, random_state=seed, labeled=False, **settings).fit(train)
+    return DependencyParser(
+        epochs=epochs, random_state=seed, trees=TreeForm(labeled=False), **settings
+    ).fit(train)
 
 
 def accuracy(parser, test):

@@ -36,7 +36,7 @@ from omkl.exceptions import MissingDependencyError
 USELESS = 10
 COLUMNS = 5
 BOTH_ENDS = {"transitions": None}
-DIRECTIONS = {"loss": "hinge:cost_weight=3", "eta0": 0.3, "schedule": "constant", "C": 1000.0}
+DIRECTIONS = {"loss": "hinge:cost_weight=3", "C": 1000.0, "learning_rate": "constant:eta0=0.3"}
 
 
 def read(part, n):

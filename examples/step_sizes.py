@@ -6,9 +6,9 @@ Which step size, and which average? The paper's rule, omkl's, and the best of a 
     python examples/step_sizes.py --folds 0 --json sizes.json
 
 The paper tries eta0 in {0.01, 0.1, 1, 10} for five epochs and keeps the one of the lowest
-objective. omkl's ``eta0="auto"`` tries nothing: it sets the rate of every round from the distance
-travelled and the gradients met. "Best of a grid" is chosen on the test folds: no rule can know it,
-and none that sets ``eta0 / sqrt(t)`` can beat it.
+objective. omkl's ``learning_rate="auto"`` tries nothing: it sets the rate of every round from the
+distance travelled and the gradients met. "Best of a grid" is chosen on the test folds: no rule can
+know it, and none that sets ``eta0 / sqrt(t)`` can beat it.
 """
 
 import argparse
@@ -53,12 +53,12 @@ def papers_choice(data, fold, kernels, C):
         SequenceLabeler(
             kernels,
             C=C,
-            eta0=eta0,
             average=None,
             epochs=5,
             random_state=fold,
             callbacks=[objective],
             verbose=False,
+            learning_rate=eta0,
         ).fit(*data.of_folds(fold))
         objectives[eta0] = objective.value
     return min(objectives, key=objectives.get)
@@ -70,11 +70,14 @@ def compare_rules(data, folds):
         for C in CS:
             chosen = [papers_choice(data, fold, kernels, C) for fold in folds]
             paper = [
-                accuracy(data, f, kernels, C=C, eta0=e, average=None) for f, e in zip(folds, chosen)
+                accuracy(data, f, kernels, C=C, learning_rate=e, average=None)
+                for f, e in zip(folds, chosen)
             ]
-            averaged = [accuracy(data, f, kernels, C=C, eta0=e) for f, e in zip(folds, chosen)]
+            averaged = [
+                accuracy(data, f, kernels, C=C, learning_rate=e) for f, e in zip(folds, chosen)
+            ]
             grid = {
-                e: np.mean([accuracy(data, f, kernels, C=C, eta0=e) for f in folds])
+                e: np.mean([accuracy(data, f, kernels, C=C, learning_rate=e) for f in folds])
                 for e in FINE_GRID
             }
             auto = [accuracy(data, f, kernels, C=C) for f in folds]
@@ -99,7 +102,7 @@ def compare_averages(data, folds):
     rows = []
     for eta0 in (1.0, 3.0, 10.0, "auto"):
         for average in AVERAGES:
-            settings = {"eta0": eta0, "average": average}
+            settings = {"average": average, "learning_rate": eta0}
             mean = np.mean([accuracy(data, fold, KERNELS["MKL"], **settings) for fold in folds])
             rows.append({"eta0": eta0, "average": average or "last", "accuracy": mean})
     return rows

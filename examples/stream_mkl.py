@@ -52,7 +52,7 @@ KERNELS = {f"vector {v + 1}": f"gaussian:sigma2=4,on={4 * v}:{4 * v + 4}" for v 
 FEATURES = 100
 #: The median of the squared length of a vector of four standard normal numbers.
 MEDIAN = 3.3567
-FOR_STREAMS = {"eta0": 0.02, "schedule": "constant", "average": "decayed:half_life=5000"}
+FOR_STREAMS = {"average": "decayed:half_life=5000", "learning_rate": "constant:eta0=0.02"}
 MODELS = {
     "for streams": {"weighting": "out-of-sample", **FOR_STREAMS},
     "the same by norms": {"weighting": "norms", **FOR_STREAMS},

@@ -59,7 +59,7 @@ from pathlib import Path
 
 import numpy as np
 
-from omkl import DependencyParser, SequenceLabeler
+from omkl import DependencyParser, SequenceLabeler, TreeForm
 from omkl.cli.console import prepare_output, table
 from omkl.data import Sentence, Treebank, data_home, read_treebank
 from omkl.exceptions import MissingDependencyError
@@ -151,7 +151,7 @@ class Runs:
         self.test = test
         self.useful = useful
         self.useless = useless
-        self.settings = {"epochs": epochs, "labeled": False, "random_state": seed}
+        self.settings = {"epochs": epochs, "trees": TreeForm(labeled=False), "random_state": seed}
         self.rows = []
 
     def fit(self, name, templates, **settings):

@@ -352,9 +352,14 @@ def as_random_state(random_state: object) -> np.random.RandomState:
     return check_random_state(random_state)
 
 
-def check_flags(estimator: object) -> None:
-    """Raise InputError unless boolean parameters are bool or int, and strings are not arrays."""
+def check_flags(estimator: object, checked: Collection[str]) -> None:
+    """Raise InputError unless boolean parameters are bool or int, and strings are not arrays.
+
+    Other checks are for the ``checked`` parameters.
+    """
     for name, parameter in parameters_of(type(estimator)).items():
+        if name in checked:
+            continue
         value = getattr(estimator, name, None)
         accepts = True
         if isinstance(parameter.default, bool):

@@ -16,9 +16,17 @@ from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 Manifest: TypeAlias = dict[str, Any]
 #: Arrays of a model file, by name.
 Arrays: TypeAlias = dict[str, np.ndarray]
-#: Subpackages whose public components a file can refer to. Components of users are found in the
-#: subclasses of Component. Nothing else is loaded by name.
-SUBPACKAGES = ("batch", "groups", "kernels", "losses", "online", "regularizers", "structures")
+#: The package and its subpackages whose public components a file can refer to. Components of users
+#: are found in the subclasses of Component. Nothing else is loaded by name.
+PLACES = (
+    "omkl",
+    "batchgroups",
+    "kernels",
+    "losses",
+    "online",
+    "regularizers",
+    "structures",
+)
 
 
 class Packer:
@@ -65,9 +73,9 @@ class Packer:
         place = "user"
         if cls.__module__.startswith("omkl."):
             subpackage = cls.__module__.split(".")[1]
-            is_public = subpackage in SUBPACKAGES
-            if is_public and component_of(subpackage, cls.__name__) is cls:
-                place = subpackage
+            for candidate in (subpackage, "omkl"):
+                if candidate in PLACES and component_of(candidate, cls.__name__) is cls:
+                    place = candidate
         parameters = component.parameters().items()
         learned = component.learned().items()
         return {
@@ -108,7 +116,7 @@ class Unpacker:
     def _unpack_component(self, packed: Mapping[str, Any]) -> Component:
         subpackage, _, name = packed["part"].partition(".")
         cls: Any = None
-        if subpackage in SUBPACKAGES:
+        if subpackage in PLACES:
             cls = component_of(subpackage, name)
         if cls is None:
             cls = self.users_class(name, Component)
@@ -159,8 +167,8 @@ def object_array(items: Sequence) -> np.ndarray:
 
 
 def component_of(subpackage: str, name: str) -> type[Component] | None:
-    """Find a public component by its name."""
-    module = import_module(f"omkl.{subpackage}")
+    """Find a public component by its name, in a subpackage or in ``omkl`` itself."""
+    module = import_module("omkl" if subpackage == "omkl" else f"omkl.{subpackage}")
     if name not in module.__all__:
         return None
     value = getattr(module, name)

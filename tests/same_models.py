@@ -116,7 +116,7 @@ def graphs(model: omkl.GraphLabeler) -> str:
 
 
 def treebanks(model: omkl.DependencyParser) -> str:
-    projective = bool(model.projective)
+    projective = model.trees.projective
     treebank = synthetic_treebank(120, vocabulary=20, projective=projective, random_state=0)
     model.set_params(random_state=0, memory=10, epochs=2)
     parsed = model.fit(treebank[:80]).parse(treebank)
@@ -140,7 +140,10 @@ KINDS: dict[str, Callable[[], str]] = {
         omkl.OnlineMKLClassifier(["gaussian", "linear"], method="rda", budget=40), CLASSES
     ),
     "rows, random features, float32": lambda: rows(
-        omkl.OnlineMKLClassifier(["gaussian:features=50", "linear"], dtype="float32"), CLASSES
+        omkl.OnlineMKLClassifier(
+            ["gaussian:features=50", "linear"], budget=omkl.Budget(dtype="float32")
+        ),
+        CLASSES,
     ),
     "rows, out-of-sample": lambda: rows(
         omkl.OnlineMKLClassifier(weighting="out-of-sample"), CLASSES
@@ -151,15 +154,24 @@ KINDS: dict[str, Callable[[], str]] = {
     "numbers, huber": lambda: numbers(omkl.OnlineMKLRegressor(loss="huber")),
     "sentences, defaults": lambda: sentences(omkl.SequenceLabeler()),
     "sentences, crf": lambda: sentences(omkl.SequenceLabeler(loss="crf")),
-    "sentences, order 2": lambda: sentences(omkl.SequenceLabeler(order=2)),
+    "sentences, order 2": lambda: sentences(
+        omkl.SequenceLabeler(transitions=omkl.Transitions(order=2))
+    ),
     "sentences, l1": lambda: sentences(omkl.SequenceLabeler(loss="crf", regularizer="l1")),
     "graphs, defaults": lambda: graphs(omkl.GraphLabeler()),
     "graphs, crf": lambda: graphs(omkl.GraphLabeler(loss="crf")),
     "trees, defaults": lambda: treebanks(omkl.DependencyParser()),
     "trees, crf, projective": lambda: treebanks(
-        omkl.DependencyParser("small", loss="crf", projective=True, order=1)
+        omkl.DependencyParser(
+            "small",
+            loss="crf",
+            search=omkl.TreeSearch(order=1),
+            trees=omkl.TreeForm(projective=True),
+        )
     ),
-    "trees, order 1": lambda: treebanks(omkl.DependencyParser("small", order=1)),
+    "trees, order 1": lambda: treebanks(
+        omkl.DependencyParser("small", search=omkl.TreeSearch(order=1))
+    ),
     "annotator": annotated,
     "batch classes": lambda: batch(omkl.MKLClassifier(), CLASSES),
     "batch classes, hinge": lambda: batch(omkl.MKLClassifier(loss="hinge"), TWO_CLASSES),

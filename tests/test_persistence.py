@@ -69,10 +69,13 @@ LABELERS = {
         False,
     ),
     "by position, no average": (
-        {"kernels": "linear", "transitions_by_position": True, "average": None},
+        {"kernels": "linear", "transitions": omkl.Transitions(by_position=True), "average": None},
         False,
     ),
-    "single precision": ({"kernels": ["gaussian", "linear"], "dtype": "float32"}, False),
+    "single precision": (
+        {"kernels": ["gaussian", "linear"], "budget": omkl.Budget(dtype="float32")},
+        False,
+    ),
     "crf": (
         {"kernels": ["linear"], "loss": "crf", "transitions": "regularized", "radius": "auto"},
         False,
@@ -356,7 +359,9 @@ MODELS = {
     "strings and maps": Labeler({"r": "gaussian:on=v,features=20"}),
     "no average": Labeler(average=None),
     "crf, rda": Labeler(loss="crf", method="rda", transitions="regularized"),
-    "perceptron": Labeler(loss="perceptron", regularizer=None, eta0=1.0, average="uniform"),
+    "perceptron": Labeler(
+        loss="perceptron", regularizer=None, average="uniform", learning_rate=1.0
+    ),
     "projection": Classifier(["gaussian", "laplacian"], budget=10),
     "larger budget than support": Classifier(["gaussian"], budget=500, regularizer="l2"),
     "budget, last model": Classifier(["gaussian"], budget=10, average=None),
@@ -404,8 +409,13 @@ def test_features_without_weight_are_not_kept(rng, reloaded):
     for k, sequence in enumerate(X):  # the later half is easy: its new features are never updated
         for token, tag in zip(sequence, y[k]):
             token.update(tag=tag, own=f"{k}")
-    settings = {"loss": "perceptron", "regularizer": None, "eta0": 1.0, "shuffle": False}
-    labeler = omkl.SequenceLabeler(epochs=1, random_state=0, **settings).fit(X, y)
+    labeler = omkl.SequenceLabeler(
+        loss="perceptron",
+        regularizer=None,
+        learning_rate=1.0,
+        epochs=omkl.Passes(1, shuffle=False),
+        random_state=0,
+    ).fit(X, y)
     small = reloaded(labeler, training=False)
     vocabulary = labeler.model_.codec.encoder.vocabulary
     n_all, used = (
@@ -456,7 +466,11 @@ def test_a_template_that_is_left_out_stays_out(reloaded):
     ]
     treebank = Treebank.from_sentences(sentences)
     parser = omkl.DependencyParser(
-        ["h.upos m.upos", "m.lemma"], epochs=2, memory=5, labeled=False, random_state=0
+        ["h.upos m.upos", "m.lemma"],
+        epochs=2,
+        memory=5,
+        random_state=0,
+        trees=omkl.TreeForm(labeled=False),
     )
     small = reloaded(parser.fit(treebank), training=False)
     assert small.template_weights_ == parser.template_weights_

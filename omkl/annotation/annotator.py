@@ -23,6 +23,7 @@ from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicons, as_lexicons
 from omkl.online.rounds import below, check_callbacks
 from omkl.parsing.evaluation import Rule, evaluate_blocks
+from omkl.parsing.options import TreeSearch
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import Sentences, as_treebank, check_sentences, treebanks_of, with_notes
 from omkl.persistence import Packer, Unpacker
@@ -36,7 +37,7 @@ TAGGING: dict[str, Any] = {"loss": "hinge", "epochs": 10, "C": 10.0}
 #: Default parameters of the parser. Compared to scoring all arcs, training and parsing are a
 #: quarter faster. UAS is 0.2 and 0.5 points higher on English (2000 sentences) and Danish, and 0.1
 #: points lower on Vietnamese.
-PARSING: dict[str, Any] = {"likely": 0.99}
+PARSING: dict[str, Any] = {"search": TreeSearch(likely=0.99)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -185,7 +186,7 @@ class Annotator(SavedEstimator):
         trainings = TrainingSequence(labeler, callbacks, run, seed, checkpoint_every)
         requested = PARTS if isinstance(self.parts, str) else tuple(self.parts)
         trees = "partial" if "trees" in requested else False
-        treebank = as_treebank(X, trees, parser.single_root, keep_text=True)
+        treebank = as_treebank(X, trees, parser.trees.single_root, keep_text=True)
         parts = training.parts_to_learn(treebank, requested, self.parts != "auto")
         have_heads = None
         if "trees" in parts:
@@ -476,7 +477,7 @@ class Annotator(SavedEstimator):
         columns = [name for name in COLUMNS if name in self.parts_]
         if self.parser_ is not None:
             columns.append("heads")
-            if self.parser_.labeled:
+            if self.parser_.trees.labeled:
                 columns.append("deprels")
         return tuple(columns)
 

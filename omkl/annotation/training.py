@@ -21,9 +21,8 @@ from omkl.sequences.labeler import SequenceLabeler
 #: Parts of an annotator, in order.
 PARTS = ("tokens", *COLUMNS, "trees")
 #: Parameters of the chain that labelers without transitions do not share.
-WITHOUT_TRANSITIONS: dict[str, Any] = {"transitions_by_position": False, "order": 1}
-WITHOUT_TRANSITIONS |= dict.fromkeys(
-    ("transitions", "allowed_transitions", "cost", "class_weight", "lexicons")
+WITHOUT_TRANSITIONS: dict[str, Any] = dict.fromkeys(
+    ("transitions", "cost", "class_weight", "lexicons")
 )
 
 

@@ -154,7 +154,9 @@ def read_gold(
 ) -> data.Treebank:
     """Read a treebank for the evaluation of a parser or an annotator."""
     if isinstance(model, omkl.DependencyParser):
-        return data.read_treebank(path, on_error=options.on_error, single_root=model.single_root)
+        return data.read_treebank(
+            path, on_error=options.on_error, single_root=model.trees.single_root
+        )
     return data.read_treebank(path, on_error=options.on_error, trees="given")
 
 

@@ -338,6 +338,14 @@ def auto_or(kind: type) -> Callable[[Any], Any]:
     return parse
 
 
+def number_or_text(value: str) -> str | float:
+    """Return a number, or the text if it is none."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
 option = click.option
 argument = click.argument
 CHOICE = click.Choice

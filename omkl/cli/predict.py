@@ -359,7 +359,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
             yield parses
 
     columns = ["heads"]
-    if parser.labeled:
+    if parser.trees.labeled:
         columns.append("deprels")
     blocks = _treebanks(options.input)
     if options.nbest:

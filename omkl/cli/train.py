@@ -30,6 +30,7 @@ from omkl.cli.options import (
     argument,
     auto_or,
     declare,
+    number_or_text,
     option,
     refuse,
 )
@@ -157,11 +158,11 @@ def training_options(
         strength(epochs, C),
         option("--method", type=CHOICE(["fobos", "rda"]), default="fobos", help="Online method."),
         option(
-            "--eta0",
-            type=auto_or(float),
+            "--learning-rate",
+            type=number_or_text,
             metavar="RATE",
             default="auto",
-            help="Scale of the learning rate.",
+            help="auto, a scale of rates, or a schedule such as constant:eta0=0.1.",
         ),
         option("--average", metavar="A", default="auto", help="auto, quadratic, uniform or last."),
         option(
@@ -270,7 +271,7 @@ PARAMETERS = (
     "epochs",
     "C",
     "method",
-    "eta0",
+    "learning_rate",
     "average",
     "random_state",
     "early_stopping",
@@ -457,9 +458,10 @@ def labeler(options: Options) -> None:
     """
     training = Training(options)
     model = omkl.SequenceLabeler(
-        **options.values(
-            "kernels", "lexicons", "transitions", "allowed_transitions", "order", "budget"
+        transitions=omkl.Transitions(
+            options.transitions, allowed=options.allowed_transitions, order=options.order
         ),
+        **options.values("kernels", "lexicons", "budget"),
         **training.parameters(),
     )
     model._settings()
@@ -473,7 +475,7 @@ def labeler(options: Options) -> None:
     if options.stream:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
         classes, sizes = _labels_of_stream(stream)
-        model.set_params(n_examples=sizes["sequences"])
+        model.set_params(epochs=omkl.Passes(options.epochs, n_examples=sizes["sequences"]))
         training.fit(model, training.shuffled(stream), None, dev, classes=classes)
     else:
         X, y = files.labelled_sequences(options.train, options)
@@ -556,7 +558,10 @@ def graph(options: Options) -> None:
     refuse("does not go with graphs", "stream")
     training = Training(options)
     model = omkl.GraphLabeler(
-        **options.values("kernels", "edge_kernels", "lexicons", "pairs", "transitions", "budget"),
+        edges=omkl.Edges(
+            options.edge_kernels, pairs=options.pairs, transitions=options.transitions
+        ),
+        **options.values("kernels", "lexicons", "budget"),
         **training.parameters(),
     )
     model._settings()
@@ -592,7 +597,7 @@ def _train_rows(kind: str, options: Options) -> None:
     with files.naming(options.train):
         if options.stream:
             first_block, n_examples, classes = _first_pass(stream, is_classifier)
-            model.set_params(n_examples=n_examples or None)
+            model.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_examples or None))
             dev = _dev_rows(open_stream, options, first_block)
             arguments = {"classes": classes} if is_classifier else {}
             training.fit(model, training.shuffled(stream), None, dev, **arguments)

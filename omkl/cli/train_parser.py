@@ -68,10 +68,13 @@ OF_TREES = (
 def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
     return omkl.DependencyParser(
-        likely=options.likely or None,
-        single_root=not options.multi_root,
-        labeled=not options.unlabeled,
-        **options.values("templates", "order", "keep", "projective", "memory"),
+        trees=omkl.TreeForm(
+            projective=options.projective,
+            single_root=not options.multi_root,
+            labeled=not options.unlabeled,
+        ),
+        search=omkl.TreeSearch(order=options.order, likely=options.likely or None),
+        **options.values("templates", "keep", "memory"),
         **settings,
     )
 
@@ -129,7 +132,7 @@ def train_parser(options: Options) -> None:
         stream = data.stream_conllu(options.train, trees="partial", **reading)
         n_sentences, n_words = _sizes_of_stream(stream)
         trees = training.shuffled(stream)
-        parser.set_params(n_examples=n_sentences or None)
+        parser.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_sentences or None))
     else:
         trees = data.read_treebank(options.train, trees="partial", **reading)
         n_sentences = len(trees)
@@ -361,7 +364,11 @@ def prune(options: Options) -> None:
         from sklearn.base import clone
 
         pruned = clone(parser).set_params(templates=parser.templates_, keep="auto")
-    reading = {"single_root": pruned.single_root, "on_error": options.on_error, "keep_text": False}
+    reading = {
+        "single_root": pruned.trees.single_root,
+        "on_error": options.on_error,
+        "keep_text": False,
+    }
     gold = None
     if options.dev:
         gold = data.read_treebank(options.dev, **reading)

@@ -17,6 +17,7 @@ from omkl._components import RandomState, check_n_jobs, resolve
 from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
+from omkl.estimators.options import EarlyStopping, OptionsOr, Passes
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Plan, Run, RunOptions, Task, held_out_part, warn_of_evidence
@@ -25,7 +26,7 @@ from omkl.exceptions import InputError
 from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses.structured import StructuredLoss
 from omkl.online.averaging import Predictor
-from omkl.online.callbacks import EarlyStopping, ProgressiveValidation
+from omkl.online.callbacks import BestEpoch, ProgressiveValidation
 from omkl.online.examiners.evidence import Evidence
 from omkl.online.group_contributions import group_report, weights_of
 from omkl.online.model import Codec, OnlineModel, OnlineSettings, OwnCodec
@@ -63,17 +64,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
     regularizer: Any = "mkl"
     weighting: str = "auto"
     C: float | str = "auto"
-    epochs: int | str = 20
+    epochs: int | str | Passes = 20
     method: str = "fobos"
-    eta0: float | str = "auto"
-    schedule: Any = None
+    learning_rate: float | str | Schedule = "auto"
     average: Any = "auto"
     radius: float | str | None = None
-    shuffle: bool = True
-    early_stopping: bool = False
-    validation_fraction: float = 0.1
-    n_iter_no_change: int = 5
-    n_examples: float | None = None
+    early_stopping: bool | EarlyStopping = False
     n_jobs: int | None = None
     callbacks: Any = None
     verbose: bool = False
@@ -84,11 +80,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         "C": Number(above=0, also=("auto",)),
         "weighting": OneOf(("auto", "out-of-sample", "norms")),
         "method": OneOf(("fobos", "rda")),
-        "epochs": Number(above=0, integer=True),
-        "n_examples": Number(above=0, also=(None,)),
+        "epochs": OptionsOr(Passes, Number(above=0, integer=True)),
         "radius": Number(above=0, also=(None, "auto")),
-        "validation_fraction": Number(above=0, below=1),
-        "n_iter_no_change": Number(above=0, integer=True),
+        "early_stopping": OptionsOr(EarlyStopping, OneOf((True, False))),
     }
     _plain_attributes: ClassVar[tuple[str, ...]] = (
         "n_iter_",
@@ -131,7 +125,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     @staticmethod
     def _automatic_schedule(estimator: OnlineEstimator) -> Schedule:
-        """Return the schedule of ``eta0="auto"``."""
+        """Return the schedule of ``learning_rate="auto"``."""
         return DistanceOverGradients()
 
     def _settings(self) -> OnlineSettings:
@@ -139,7 +133,14 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         check_parameters(self, self._constraints)
         check_callbacks(self.callbacks)
         check_n_jobs(self.n_jobs)
-        return OnlineSettings.of(self, self._resolved_loss(), self._automatic_schedule(self))
+        return OnlineSettings.of(
+            self, self._passes, self._resolved_loss(), self._automatic_schedule(self)
+        )
+
+    @property
+    def _passes(self) -> Passes:
+        """Settings of the passes over the data."""
+        return Passes.of("epochs", self.epochs)
 
     def _resolved_loss(self) -> Any:
         """Return the loss as an object."""
@@ -165,7 +166,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         if not are_collections:
             stream = sources.as_stream(*data)
         model = self._new_model(task.codec)
-        held_out = sources.validation_block(validation, self.early_stopping)
+        held_out = sources.validation_block(validation, bool(self.early_stopping))
         partitions = None
         if are_collections:
             self._task()  # raises an error for estimators that take no collections
@@ -183,7 +184,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         else:
             plan = self._plan_stream(task, model, stream, run, held_out)
         epochs = task.passes(model.settings.epochs)
-        if self.epochs == "auto" and stream is None:  # few examples need more epochs to converge
+        if self._passes.epochs == "auto" and stream is None:
+            # few examples need more epochs to converge
             n_examples = plan.source.n_examples or 1
             epochs = int(np.clip(ROUNDS // n_examples, epochs, MOST_EPOCHS))
         callbacks = plan.callbacks(self.callbacks or ())
@@ -222,7 +224,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     def _stopping(
         self, task: Task, model: OnlineModel, held_out: TrainingBlock | None
-    ) -> EarlyStopping | None:
+    ) -> BestEpoch | None:
         """Prepare early stopping on a block of examples that the user holds out.
 
         They are encoded only after an epoch, when all features are known.
@@ -231,11 +233,18 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             return None
         data = self._read_known(held_out)
         examples = cache(lambda: model.codec.encode_known(data))
-        return EarlyStopping(examples, self.n_iter_no_change, task.held_out_score)
+        return BestEpoch(examples, self._when_to_stop.patience, task.held_out_score)
+
+    @property
+    def _when_to_stop(self) -> EarlyStopping:
+        """Settings of early stopping."""
+        if isinstance(self.early_stopping, EarlyStopping):
+            return self.early_stopping
+        return EarlyStopping()
 
     def _array_source(self, examples: Examples, run: Run) -> ArraySource:
         rng = None
-        if self.shuffle:
+        if self._passes.shuffle:
             rng = run.rng
         return ArraySource(examples, rng)
 
@@ -271,12 +280,12 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         training_inputs = np.arange(examples.n_inputs)
         if self.early_stopping and stopping is None:
             training_inputs, held_out_inputs = held_out_part(
-                examples.n_inputs, self.validation_fraction, run.rng
+                examples.n_inputs, self._when_to_stop.fraction, run.rng
             )
             training = examples.only(training_inputs)
             held_out_examples = examples.only(held_out_inputs, weighted=False)
-            stopping = EarlyStopping(
-                lambda: held_out_examples, self.n_iter_no_change, task.held_out_score
+            stopping = BestEpoch(
+                lambda: held_out_examples, self._when_to_stop.patience, task.held_out_score
             )
         training.shorten()
         model.start(training=training, in_shards=run.n_shards > 0)
@@ -304,8 +313,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model with the first block of a stream, or from a checkpoint."""
-        if stream.once and self.epochs != 1:
-            raise InputError(f"epochs must be 1 to read {stream.once}, got {self.epochs!r}.")
+        epochs = self._passes.epochs
+        if stream.once and epochs != 1:
+            raise InputError(f"epochs must be 1 to read {stream.once}, got {epochs!r}.")
         has_checkpoints = run.checkpoints is not None
         source = sources.StreamSource(
             stream.blocks, model, task.read, run.n_shards, has_checkpoints
@@ -320,7 +330,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
                 model.unpack(values["source"]["model"], arrays, unpacker)
         if not model.has_started:
             source.open()
-        if self.epochs == 1 and run.n_shards == 0:
+        if epochs == 1 and run.n_shards == 0:
             model.watch_stream()
         meter = ProgressiveValidation(EVERY, *self._recorders)
 

@@ -141,20 +141,27 @@ class SavedEstimator:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
 
-        With ``deep``, also those of parameters that are estimators, as ``tagger__C``.
+        With ``deep``, also those of parameters that are estimators, options, losses and other
+        components, as ``tagger__C`` and ``budget__cache_size``.
         """
         parameters = {name: getattr(self, name) for name in self._get_param_names()}
         if not deep:
             return parameters
         inner_parameters = {}
         for name, value in parameters.items():
+            inner: dict[str, Any] = {}
             if isinstance(value, SavedEstimator):
-                for key, inner in value.get_params().items():
-                    inner_parameters[f"{name}__{key}"] = inner
+                inner = value.get_params()
+            elif isinstance(value, Component):
+                inner = value.parameters()
+            for key, inner_value in inner.items():
+                inner_parameters[f"{name}__{key}"] = inner_value
         return parameters | inner_parameters
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set parameters by name, also those of parameters that are estimators, as ``tagger__C``.
+        """Set parameters by name, also those of estimators and components, as ``tagger__C``.
+
+        Components are values: a new one takes the place of the old one.
 
         Raises
         ------
@@ -173,7 +180,17 @@ class SavedEstimator:
             else:
                 setattr(self, parameter, value)
         for parameter, values in inner_parameters.items():
-            getattr(self, parameter).set_params(**values)
+            part = getattr(self, parameter)
+            if isinstance(part, SavedEstimator):
+                part.set_params(**values)
+                continue
+            settings = part.parameters() if isinstance(part, Component) else {}
+            for key in values:
+                if key not in settings:
+                    raise InputError(
+                        f"Invalid parameter '{parameter}__{key}': {parameter} is {part!r:.100}."
+                    )
+            setattr(self, parameter, type(part)(**{**settings, **values}))
         return self
 
     def save(

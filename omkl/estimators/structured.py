@@ -37,9 +37,8 @@ class StructuredPredictor(OnlineEstimator["PlainCodec"]):
         See :class:`omkl.structures.Structure`.
     groups : list of Bank
         Untrained banks with ``averaging=True``, unless ``average`` is None. ``fit`` copies them.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, \
-random_state
+    loss, regularizer, weighting, C, epochs, method, learning_rate, average, radius, \
+early_stopping, n_jobs, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`. Early stopping minimizes the mean cost of held-out
         examples.
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from omkl._components import warn_caller
 from omkl._messages import listed, shown
+from omkl.estimators.options import Budget, OptionsOr
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import WeightedExamples
 from omkl.estimators.targets import GROWING, Outputs, Targets
-from omkl.estimators.validation import Constraint, Number, OneOf
+from omkl.estimators.validation import Constraint, Number
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.encoder import Encoder
 from omkl.features.lexicons import Lexicons, pack_lexicons
@@ -40,9 +41,7 @@ TABLE_OF_FEATURES = "bank0/table"
 GROUPS_OF_FEATURES = "bank0/groups"
 #: Valid values of the parameters of estimators with kernels.
 TOKEN_CONSTRAINTS: dict[str, Constraint] = {
-    "cache_size": Number(above=-1),
-    "budget": Number(above=0, integer=True, also=(None,)),
-    "dtype": OneOf(("auto", "float32", "float64", np.float32, np.float64)),
+    "budget": OptionsOr(Budget, Number(above=0, integer=True, also=(None,))),
 }
 
 
@@ -251,9 +250,7 @@ class TokenCodec(Codec):
         self, outputs: Outputs, estimator: Any, lexicons: Lexicons = None, missing: str = "error"
     ) -> None:
         self._outputs = outputs
-        self._budget = estimator.budget
-        self._cache_size = estimator.cache_size
-        self._dtype = estimator.dtype
+        self._budget = Budget.of("budget", estimator.budget)
         self._n_jobs = estimator.n_jobs
         self.encoder = Encoder(
             estimator.kernels, in_sequences=not outputs.single, lexicons=lexicons, missing=missing
@@ -429,7 +426,7 @@ class TokenCodec(Codec):
 
     def _caches_kernels(self, in_shards: bool) -> bool:
         """Return whether values of kernels on training examples in memory are cached."""
-        return not in_shards and self._cache_size > 0
+        return not in_shards and self._budget.cache_size > 0
 
     def _banks_of(
         self, groups: EncodedGroups, tokens: Tokens | None, n_outputs: int, averaging: bool
@@ -437,7 +434,7 @@ class TokenCodec(Codec):
         """Make untrained banks of some groups; kernels are cached over ``tokens``, if not None."""
         memory = 0
         if tokens is not None:
-            memory = int(min(self._cache_size * 1e6, 2.0**62))
+            memory = int(min(self._budget.cache_size * 1e6, 2.0**62))
         banks: list[Any] = []
         names = groups.explicit
         if names or groups.encoder.vocabulary is not None:
@@ -466,15 +463,16 @@ class TokenCodec(Codec):
 
         ``memory`` is the number of bytes for cached values over ``tokens``.
         """
-        precision: Any = self._dtype
-        if self._dtype == "auto":
+        precision: Any = self._budget.dtype
+        is_automatic = precision == "auto"
+        if is_automatic:
             precision = np.float64
-        if self._budget is not None:
-            budget = int(self._budget)
+        if self._budget.support_vectors is not None:
+            budget = int(self._budget.support_vectors)
             return BudgetedExpansion(*kernels, n_outputs, budget, averaging, precision)
         if tokens is None:
             return KernelExpansion(*kernels, n_outputs, averaging, precision)
-        if self._dtype == "auto":
+        if is_automatic:
             n_kernels = len(kernels[0])
             is_small = n_kernels * tokens.n_tokens**2 * 8 <= DOUBLE_UP_TO
             precision = np.float64 if is_small else np.float32

@@ -15,7 +15,7 @@ from omkl._components import RandomState, warn_caller
 from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import DataWarning, InputError
 from omkl.online.averaging import Predictor
-from omkl.online.callbacks import EarlyStopping, ProgressBar
+from omkl.online.callbacks import BestEpoch, ProgressBar
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.examiners.evidence import Evidence, beyond_chance
 from omkl.online.model import OnlineModel, OwnCodec
@@ -108,7 +108,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     source : Source
-    stopping : EarlyStopping or None
+    stopping : BestEpoch or None
     conclude : callable
         ``conclude(history)`` finishes the run, and returns the records of ``history_``.
     companions, meters : sequences of callbacks
@@ -116,7 +116,7 @@ class Plan(NamedTuple):
     """
 
     source: Source
-    stopping: EarlyStopping | None
+    stopping: BestEpoch | None
     conclude: Callable[[list[Record]], list[Record]] = list
     companions: Sequence = ()
     meters: Sequence = ()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,8 +67,22 @@ class OneOf(NamedTuple):
         check_choice(name, value, self.values)
 
 
-#: The valid values of a parameter.
-Constraint: TypeAlias = Number | OneOf
+class InstanceOf(NamedTuple):
+    """An instance of a class."""
+
+    kind: type
+
+    def check(self, name: str, value: object) -> None:
+        """Raise an InputError unless the value is valid."""
+        if not isinstance(value, self.kind):
+            raise InputError(f"{name} must be a {self.kind.__name__}, got {value!r:.100}.")
+
+
+class Constraint(Protocol):
+    """The valid values of a parameter."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise an InputError unless the value is valid."""
 
 
 def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> None:
@@ -76,7 +90,7 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> N
 
     Every constraint is of a parameter, or of a default that takes the place of a parameter.
     """
-    check_flags(estimator)
+    check_flags(estimator, constraints)
     for name, constraint in constraints.items():
         constraint.check(name, getattr(estimator, name))
 

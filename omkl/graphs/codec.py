@@ -19,6 +19,7 @@ from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.encoder import Encoder
 from omkl.features.views import TokenData
+from omkl.graphs.edges import Edges
 from omkl.groups.base import Piece
 from omkl.groups.edges import PAIRS, EdgeBank, GraphSpan, LabelPairs, PairBank
 from omkl.groups.tables import ExplicitBank, TransitionBank
@@ -147,19 +148,19 @@ class GraphOutputs(ChainOutputs):
     """
 
     def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
-        self._transitions = labeler.transitions
+        edges = Edges.of("edges", labeler.edges)
+        self._transitions = edges.transitions
         self._cost = labeler.cost
         self._classes = classes
-        self._allowed = labeler.allowed_pairs
-        self._sweeps = labeler.sweeps
+        self._allowed = edges.allowed
+        self._sweeps = edges.sweeps
         #: Kinds of pairs of labels of some groups, and of all others.
         self._kind_of_group: dict[str, str] = {}
         self._kind: str | None = None
-        if isinstance(labeler.pairs, dict):
-            self._kind_of_group = labeler.pairs
+        if isinstance(edges.pairs, dict):
+            self._kind_of_group = edges.pairs
         else:
-            self._kind = labeler.pairs
-        check_choice("pairs", self._kind, (None, *PAIRS))
+            self._kind = edges.pairs
         self.form = EdgeForm(directed=False, shared=True)
 
     def of_form(self, form: EdgeForm) -> "GraphOutputs":
@@ -174,7 +175,7 @@ class GraphOutputs(ChainOutputs):
         if self._allowed is not None:
             allowed = allowed_transitions(self._allowed, codes.members).following
             if not self.form.directed and not np.array_equal(allowed, allowed.T):
-                raise InputError("allowed_pairs must be symmetric, since edges are undirected.")
+                raise InputError("The allowed pairs must be symmetric, since edges are undirected.")
         return PairwiseGraph(len(codes), self._cost, self.form.shared, allowed, self._sweeps)
 
     def kind(self, group: str) -> str:
@@ -306,7 +307,7 @@ class GraphCodec(LabelCodec):
 
     def __init__(self, outputs: GraphOutputs, estimator: Any, lexicons: Any) -> None:
         super().__init__(outputs, estimator, lexicons)
-        self._edge_kernels = estimator.edge_kernels
+        self._edge_kernels = Edges.of("edges", estimator.edges).kernels
         self.edges: Encoder | None = None
 
     @staticmethod
@@ -323,7 +324,7 @@ class GraphCodec(LabelCodec):
             edges = data.edges._replace(total=data.total)
             self.edges = Encoder(kernels, in_sequences=True).fit(edges)
         elif kernels is not None:
-            raise InputError("edge_kernels must be None for graphs whose edges have no features.")
+            raise InputError("Edges without features have no kernels: set them to None.")
         examples = super().start(data)
         self._outputs.check_pairs(self._edge_groups)
         return examples
@@ -601,7 +602,7 @@ class GraphCodec(LabelCodec):
 
 def _no_labelling(graph: int, certificate: Certificate) -> str:
     """Return the message for a graph for which no labelling was found."""
-    conditions = "that allowed_pairs and the given labels allow"
+    conditions = "that the allowed pairs and the given labels allow"
     if certificate.bound == -np.inf:
         return f"Graph {graph} has no labelling {conditions}."
     return (

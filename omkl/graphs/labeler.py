@@ -8,7 +8,6 @@ import numpy as np
 
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.validation import Number
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
 from omkl.groups.edges import PairBank
@@ -49,26 +48,11 @@ class GraphLabeler(Labeler[GraphCodec]):
     ----------
     kernels : list, dict or None
         Kernels on nodes, as for :class:`~omkl.SequenceLabeler`.
-    edge_kernels : list, dict or None
-        Kernels on edges, in the same language. None uses a linear kernel on arrays.
-    pairs : {"full", "symmetric", "equal", "potts"}, dict or None
-        Weights of a feature of edges, and of edges without features: one for each ordered pair of
-        labels, for each unordered pair, for each label that both ends have, or one for equal
-        labels. None is "full" for directed edges, and "symmetric" for undirected ones. A dict gives
-        the kind of some groups, as ``{"edge:near": "potts"}`` or ``{"transitions": "equal"}``; None
-        is for the others.
-    transitions : {"free", "regularized", None}
-        Scores of pairs of labels that all edges share: not regularized, an additional regularized
-        group, or none.
-    allowed_pairs : dict, array of shape (K, K) or None
-        Allowed labels of the two nodes of an edge, in training and prediction. A dict maps a label
-        to the list of labels that the second node may have; labels that are not keys allow all. On
-        large graphs with cycles, the search for an allowed labelling may end without one.
-    sweeps : int > 0
-        Maximum number of sweeps of message passing over a graph with cycles.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, class_weight, cost, \
-radius, shuffle, early_stopping, validation_fraction, n_iter_no_change, n_examples, budget, \
-cache_size, dtype, n_jobs, lexicons, callbacks, verbose, random_state
+    edges : Edges, or list, dict or None
+        Kernels on edges, in the same language, or :class:`~omkl.Edges`, which also say which pairs
+        of labels are allowed and share weights.
+    loss, regularizer, weighting, C, epochs, method, learning_rate, average, class_weight, cost, \
+radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_state
         As for :class:`~omkl.SequenceLabeler`. The default loss is the hinge. On graphs with cycles,
         the probabilities of "crf" and "softmax-margin" are those of tree-reweighted belief
         propagation, which takes longer.
@@ -103,15 +87,11 @@ cache_size, dtype, n_jobs, lexicons, callbacks, verbose, random_state
     ['b', 'a', 'b']
     """
 
-    _constraints = {**Labeler._constraints, "sweeps": Number(above=0, integer=True)}
     example_kind = "graphs"
     _codec_class = GraphCodec
     _recorders = (record_proved,)
 
-    edge_kernels: Any = field(default=None, kw_only=False)
-    pairs: str | dict[str, str] | None = None
-    allowed_pairs: Any = None
-    sweeps: int = 400
+    edges: Any = field(default=None, kw_only=False)
 
     structure_: PairwiseGraph = field(init=False)
 

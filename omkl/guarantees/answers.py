@@ -204,7 +204,7 @@ def columns_of(model: Any) -> tuple[str, ...]:
     """Return the columns that a parser or an annotator predicts."""
     if model.example_kind == "annotations":
         return model.columns_
-    return TREE if model.labeled else TREE[:1]
+    return TREE if model.trees.labeled else TREE[:1]
 
 
 def _sentences(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.extmath import softmax
@@ -19,6 +19,7 @@ from omkl.estimators.batch import is_a_classifier, resolve_loss
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.online_explanations import explain_class, explain_number
+from omkl.estimators.options import Budget
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
@@ -58,9 +59,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
     kernels: KernelSpecs | None = field(default=None, kw_only=False)
     missing: str = "indicator"
     fit_intercept: bool = True
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: DTypeLike = "auto"
+    budget: int | Budget | None = None
 
     def shapes(self, X: Any) -> Shapes:
         """Return the model as a sum of functions of single columns, without bands.
@@ -142,10 +141,10 @@ class OnlineMKLClassifier(ClassifierMixin, OnlineMKL):
         "missing" of features that say which columns are missing, if any is; or refuse them.
     C : float or "auto"
         As for :class:`~omkl.SequenceLabeler`, with another default.
-    regularizer, weighting, epochs, method, eta0, schedule, average, radius, early_stopping, \
-validation_fraction, n_iter_no_change, n_examples, budget, cache_size, dtype, \
-callbacks, verbose, random_state
-        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
+    regularizer, weighting, epochs, method, learning_rate, average, radius, early_stopping, \
+budget, callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences. The order of
+        shuffled examples depends on ``random_state`` and on the examples, not on their order.
     class_weight : None, "balanced" or dict
         Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in
         memory.
@@ -157,9 +156,6 @@ callbacks, verbose, random_state
     n_jobs : int or None
         Number of threads to compute Gram matrices, predict rows and train shards; None is one, -1
         one per core. Results do not depend on it.
-    shuffle : bool
-        Whether to shuffle the examples before every epoch. The order depends on ``random_state``
-        and on the examples, not on the order of the rows.
 
     Attributes
     ----------
@@ -375,9 +371,9 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
 
     Targets need not be centred or scaled: the model learns ``y - level_``, where ``level_`` is the
     median of the targets of ``fit``, or the first target of a stream, and an intercept for the
-    rest. With the squared loss, ``eta0="auto"`` and the regularizers ``"mkl"`` and ``"l2"``,
-    predictions scale with the targets. A numeric ``eta0`` also suits the squared loss at any scale;
-    for other losses, whose gradients do not scale with y, it is in units of y.
+    rest. With the squared loss, ``learning_rate="auto"`` and the regularizers ``"mkl"`` and
+    ``"l2"``, predictions scale with the targets. A numeric rate also suits the squared loss at any
+    scale; for other losses, whose gradients do not scale with y, it is in units of y.
 
     Parameters
     ----------
@@ -389,17 +385,13 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         As for :class:`OnlineMKLClassifier`.
     C : float or "auto"
         As for :class:`~omkl.SequenceLabeler`, with another default.
-    regularizer, weighting, epochs, method, eta0, schedule, average, radius, n_examples, budget,
-    cache_size, dtype
-        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences.
-    early_stopping : bool
-        Whether to hold out ``validation_fraction`` of the examples, stop when R^2 on them has not
-        improved for ``n_iter_no_change`` epochs, and keep the best model.
-    callbacks, verbose, validation_fraction, n_iter_no_change, random_state
-        As for :class:`~omkl.SequenceLabeler`.
+    regularizer, weighting, epochs, method, learning_rate, average, radius, early_stopping, \
+budget, callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences. Early stopping
+        uses R^2.
     fit_intercept : bool
         Whether to learn a constant, which is not regularized; without it, ``level_`` is 0.
-    n_jobs, shuffle
+    n_jobs
         As for :class:`OnlineMKLClassifier`.
 
     Attributes

@@ -18,6 +18,7 @@ from omkl.data.table_columns import TEXT, warn_of_unknown
 from omkl.data.table_reading import Table, TrainingColumns, is_list_of_dicts, read_table
 from omkl.estimators import validation
 from omkl.estimators.batch import is_a_classifier
+from omkl.estimators.options import Passes
 from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
 from omkl.estimators.targets import checked_classes, finite_targets, has_columns
 from omkl.exceptions import InputError
@@ -78,7 +79,7 @@ def read_rows(
         y = y[weighted]
         weights = weights[weighted]
     distinct = None
-    if estimator.shuffle and not isinstance(X, list):
+    if Passes.of("epochs", estimator.epochs).shuffle and not isinstance(X, list):
         # shuffling sorted examples makes the model independent of their order, and a repeated row
         # equal to a weight
         order, distinct = _order_by_content(X, y)

@@ -220,7 +220,7 @@ class ProgressBar:
 
 
 @dataclass(eq=False)
-class EarlyStopping:
+class BestEpoch:
     """Callback that stops training when the score of held-out examples does not improve.
 
     It waits for ``patience`` epochs. The score is ``score(predictor, examples())``; ``examples`` is

@@ -18,7 +18,7 @@ from omkl.online.examiners.drift import DriftTest
 from omkl.online.examiners.evidence import Evidence
 from omkl.online.methods import OutOfSampleWeights
 from omkl.online.rounds import Examples, Record, State, TrainerPart, Values, prefixed
-from omkl.online.schedules import GrowingHorizon, Schedule
+from omkl.online.schedules import GrowingHorizon, InverseSqrt, Schedule
 from omkl.online.trainer import RECOMPUTE_EVERY, OnlineTrainer
 from omkl.persistence import Packer, Unpacker
 from omkl.regularizers.base import Regularizer
@@ -125,11 +125,11 @@ class OnlineSettings:
     n_examples: float | None = None
 
     @classmethod
-    def of(cls, estimator: Any, loss: Any, automatic: Schedule) -> "OnlineSettings":
+    def of(cls, estimator: Any, passes: Any, loss: Any, automatic: Schedule) -> "OnlineSettings":
         """Make settings from the parameters of an estimator; its numbers have been validated.
 
-        ``loss`` is that of the estimator as an object, and ``automatic`` the schedule for
-        ``eta0="auto"``.
+        ``passes`` are its :class:`~omkl.Passes`, ``loss`` is its loss as an object, and
+        ``automatic`` the schedule for ``learning_rate="auto"``.
         """
         has_costs = estimator.get_params(deep=False).get("cost") is not None
         if has_costs and not loss.uses_cost:
@@ -137,14 +137,16 @@ class OnlineSettings:
         regularizer = None
         if estimator.regularizer is not None:
             regularizer = resolve(Regularizer, estimator.regularizer, "regularizer")
-        schedule = _schedule_of(estimator.schedule, estimator.eta0, automatic)
+        schedule = automatic
+        if estimator.learning_rate != "auto":
+            schedule = _schedule_of(estimator.learning_rate)
         weighting = estimator.weighting
         if weighting == "auto":
             weighting = "out-of-sample" if _selects_groups(regularizer) else "norms"
         average = None
         if estimator.average not in (None, "last"):
             average = resolve(Average, estimator.average, "average")
-        n_examples = estimator.n_examples
+        n_examples = passes.n_examples
         return cls(
             loss=loss,
             regularizer=regularizer,
@@ -153,7 +155,7 @@ class OnlineSettings:
             weighting=weighting,
             method=estimator.method,
             C=loss.default_c if estimator.C == "auto" else float(estimator.C),
-            epochs=FEWEST_EPOCHS if estimator.epochs == "auto" else int(estimator.epochs),
+            epochs=FEWEST_EPOCHS if passes.epochs == "auto" else int(passes.epochs),
             radius=estimator.radius,
             n_examples=None if n_examples is None else float(n_examples),
         )
@@ -164,21 +166,12 @@ class OnlineSettings:
         return isinstance(self.loss, StructuredLoss) and self.loss.is_likelihood
 
 
-def _schedule_of(
-    schedule: Schedule | str | None, eta0: float | str, automatic: Schedule
-) -> Schedule:
-    """Return an unused schedule for the parameters ``schedule`` and ``eta0`` of an estimator."""
-    has_own_rates = isinstance(schedule, Schedule)
-    chooses_rates = schedule is None and isinstance(eta0, str)
-    if (has_own_rates or chooses_rates) and eta0 != "auto":
-        raise InputError(f'`eta0` must be "auto" for `schedule` {schedule!r}, got {eta0!r}.')
-    if isinstance(schedule, Schedule):
-        return schedule.fresh()
-    if chooses_rates:
-        return automatic
-    check_number("eta0", eta0, above=1.0 / LARGEST, below=LARGEST)
-    kind = type(resolve(Schedule, schedule or "sqrt", "schedule"))
-    return kind(float(eta0))
+def _schedule_of(learning_rate: float | str | Schedule) -> Schedule:
+    """Return an unused schedule; a number is the scale of :class:`InverseSqrt`."""
+    if isinstance(learning_rate, (str, Schedule)):
+        return resolve(Schedule, learning_rate, "learning_rate").fresh()
+    check_number("learning_rate", learning_rate, above=1.0 / LARGEST, below=LARGEST, also=("auto",))
+    return InverseSqrt(float(learning_rate))
 
 
 def _selects_groups(regularizer: Regularizer | None) -> bool:

@@ -1,6 +1,7 @@
 """TreebankCodec, the codec of a parser: encodes treebanks, and makes the bank of templates."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from tqdm import tqdm
 from omkl._components import resolve, warn_caller
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
+from omkl.estimators.options import Passes
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Run, RunOptions
 from omkl.estimators.validation import OneOf, check_sample_weight
@@ -37,10 +39,12 @@ from omkl.structures.trees.arc_factored import TreeStructure
 
 #: Number of strongest features of each template that a parser stores by name.
 TOP = 10
+#: Type of the weights of features.
+WEIGHTS = np.dtype(np.float32)
 
 
 def tree_rates(estimator: OnlineEstimator) -> Schedule:
-    """Return the schedule of ``eta0="auto"`` for a parser."""
+    """Return the schedule of ``learning_rate="auto"`` for a parser."""
     # rates of dual averaging depend on the distance from the origin, not on the length of a step
     if estimator.method != "fobos":
         return DistanceOverGradients()
@@ -125,7 +129,8 @@ class TreebankCodec(TreeCodec):
     def _set_stage(self, stage: stages.SingleStage, templates: TemplateSet) -> None:
         """Set the earlier stage, the structure for it, and the templates of the trainer."""
         self.stage = stage
-        self.structure = stage.structure(self._parameters.projective, self._parameters.single_root)
+        form = self._parameters.trees
+        self.structure = stage.structure(form.projective, form.single_root)
         self.templates = templates
 
     def suitable_templates(self, data: TreeData) -> TemplateSet:
@@ -157,14 +162,14 @@ class TreebankCodec(TreeCodec):
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
         of_arcs = by_part.pop("arc")
         of_parts = [template for kind in by_part.values() for template in kind]
-        is_second_order = bool(of_parts) and self._parameters.order == 2
+        is_second_order = bool(of_parts) and self._parameters.search.order == 2
         if of_parts and not is_second_order and self._parameters.templates != "auto":
             warn_caller(
                 f"order=1 leaves out {len(of_parts)} templates of g or s.",
                 DataWarning,
             )
         fields = list(templates.fields)
-        if self._parameters.labeled:
+        if self._parameters.trees.labeled:
             self.relations = RelationLabeler.for_treebank(
                 data.treebank, data.whole, templates.lexicons, is_second_order
             )
@@ -173,7 +178,7 @@ class TreebankCodec(TreeCodec):
         guide = None
         if is_second_order:
             guide = self._train_second_order(data, of_arcs, of_parts)
-        elif self._parameters.likely is not None:
+        elif self._parameters.search.likely is not None:
             guide = self._train_coarse_to_fine(data, of_arcs)
         else:
             self._set_stage(self.stage, of_arcs)
@@ -192,10 +197,15 @@ class TreebankCodec(TreeCodec):
             raise InputError(
                 f"loss={parameters.loss!r} sums over all trees, which order=2 cannot: set order=1."
             )
-        changes = {"templates": of_arcs, "memory": parameters.memory * (1.0 - stages.FOR_PARTS)}
+        changes = {
+            "templates": of_arcs,
+            "memory": parameters.memory * (1.0 - stages.FOR_PARTS),
+            "trees": replace(parameters.trees, labeled=False),
+            "search": replace(parameters.search, order=1, decode="map"),
+        }
         first = self._parser_class(**{**vars(parameters), **stages.PLAIN, **changes})
         stage, guide = stages.SecondOrder.train(
-            first, data, parameters.folds, self._running, stages.CANDIDATES
+            first, data, parameters.search.folds, self._running, stages.CANDIDATES
         )
         self._set_stage(stage, TemplateSet(of_parts, of_arcs.lexicons))
         return guide
@@ -204,9 +214,11 @@ class TreebankCodec(TreeCodec):
         """Train the parser that selects likely arcs, and return its advice on the data."""
         parameters = vars(self._parameters)
         shared = {name: parameters[name] for name in stages.SHARED}
-        first = self._parser_class(**stages.QUICK, **shared)
+        unlabeled = replace(self._parameters.trees, labeled=False)
+        first = self._parser_class(trees=unlabeled, **stages.QUICK, **shared)
+        search = self._parameters.search
         stage, guide = stages.CoarseToFine.train(
-            first, data, self._parameters.folds, self._running, self._parameters.likely
+            first, data, search.folds, self._running, search.likely
         )
         self._set_stage(stage, templates)
         return guide
@@ -248,16 +260,15 @@ class TreebankCodec(TreeCodec):
         # prediction needs a copy of the weights
         has_average = self._parameters.average not in (None, "last")
         memory = self._parameters.memory * (2 / 3 if has_average else 1 / 2)
-        dtype = np.dtype(self._parameters.dtype)
         by_part = self.templates.by_part()
         memory *= self.stage.memory / len(by_part)
         banks = []
         for number, templates in enumerate(by_part.values()):
             if training is not None:
-                banks.append(ArcTemplateBank.plan(templates, training, memory, averaging, dtype))
+                banks.append(ArcTemplateBank.plan(templates, training, memory, averaging, WEIGHTS))
             else:
                 sizes = None if self._sizes is None else self._sizes[number]
-                banks.append(ArcTemplateBank(templates, averaging, dtype, sizes, memory))
+                banks.append(ArcTemplateBank(templates, averaging, WEIGHTS, sizes, memory))
         self._sizes = [bank.sizes.tolist() for bank in banks]
         return banks, []
 
@@ -296,7 +307,7 @@ class TreebankCodec(TreeCodec):
             if weights is not None:
                 weights = weights[chosen]
             if self.stage.corrects:  # parts are trained for few epochs
-                epochs = self._parameters.epochs
+                epochs = Passes.of("epochs", self._parameters.epochs).epochs
             heads = None
             if examples.guide is not None:
                 sentences_of_words = np.repeat(np.arange(len(treebank)), treebank.lengths)

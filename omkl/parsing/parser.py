@@ -13,9 +13,10 @@ from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, has_marginals
 from omkl.estimators.explanations import Explanation, explanation, summary_of
+from omkl.estimators.options import Passes
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import Number, OneOf, check_parameters
+from omkl.estimators.validation import InstanceOf, Number, check_parameters
 from omkl.exceptions import InputError
 from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet
@@ -27,6 +28,7 @@ from omkl.parsing.codec import TreebankCodec, read_trees, tree_rates
 from omkl.parsing.decoding import AdviceRequest, Arcs, Parse, ParseMarginals, TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.explanations import FeatureNamer, best_other_tree, describe_differences
+from omkl.parsing.options import TreeForm, TreeSearch
 from omkl.parsing.relations import RelationTraining
 from omkl.parsing.sentences import (
     ArcExamples,
@@ -74,44 +76,19 @@ class DependencyParser(OnlineEstimator[TreebankCodec]):
         on other held-out sentences is within a standard error of the best score. This takes two to
         three times as long, and gives a parser that is several times as fast. None keeps all
         templates.
-    projective : bool
-        Restrict trees to projective ones. Non-projective training sentences are dropped, with a
-        warning.
-    single_root : bool
-        Require a single child of the root, as in Universal Dependencies. Other training sentences
-        raise an error.
-    labeled : bool
-        Learn and predict relations.
+    trees : TreeForm
+        Whether trees are projective, have a single root, and have relations.
+    search : TreeSearch
+        Whether to score pairs of arcs as well, and only likely arcs, and which tree to predict.
     memory : float
         Megabytes for parameters: a third each for weights, their averages, and the frozen weights
-        for prediction. It is allocated to templates by their number of features; with ``order=2``,
+        for prediction. It is allocated to templates by their number of features; with parts,
         a quarter is for parts. Features that do not fit share weights; see :meth:`collision_rate`.
-    dtype : {"float32", "float64"}
-    order : {1, 2}
-        Largest parts of trees with scores. 1: arcs. 2: also grandparent parts (an arc and the arc
-        to its head) and sibling parts (two adjacent modifiers on one side of a head), if there are
-        templates for these. A parser of order 1 is trained first, and a second training learns the
-        templates of parts, given the potentials of parsers trained on other sentences. It takes at
-        most three epochs; ``early_stopping`` and ``callbacks`` refer to it. The best tree is
-        searched by hill climbing. Order 2 takes two to three times as long to train, and is not for
-        streams or ``loss="crf"``.
-    folds : int
-        Number of folds of the training data for first parsers, at least 2.
-    likely : float, optional
-        Coarse-to-fine parsing (Charniak and Johnson 2005; Rush and Petrov 2012): a small parser
-        selects the arcs to score. These are the arcs of its tree, and arcs within a margin of the
-        best arc of each word. The margin is the smallest one for which this fraction, in (0, 1), of
-        the gold arcs is selected. Other arcs have probability 0. Not for streams. None scores all
-        arcs.
-    decode : {"map", "marginal"}
-        Predict the highest-scoring tree, or the tree with the largest expected number of correct
-        heads (minimum risk). The latter requires probabilities like :meth:`predict_marginals`, and
-        takes O(n^3) time for n words.
-    loss, regularizer, weighting, C, epochs, method, eta0, schedule, average, radius, shuffle, \
-early_stopping, validation_fraction, n_iter_no_change, n_examples, n_jobs, callbacks, verbose, \
-random_state
-        As for :class:`~omkl.SequenceLabeler`. ``eta0="auto"`` is :class:`~omkl.online.MeanPolyak`,
-        or with ``method="rda"`` :class:`~omkl.online.DistanceOverGradients`. Early stopping uses
+    loss, regularizer, weighting, C, epochs, method, learning_rate, average, radius, \
+early_stopping, n_jobs, callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`. The automatic learning rate is that of
+        :class:`~omkl.online.MeanPolyak`, or with ``method="rda"`` of
+        :class:`~omkl.online.DistanceOverGradients`. Early stopping uses
         the attachment score.
 
     Attributes
@@ -162,11 +139,8 @@ random_state
         **OnlineEstimator._constraints,
         "keep": Number(above=0, integer=True, also=("auto", None)),
         "memory": Number(above=0),
-        "dtype": OneOf(("float32", "float64", np.float32, np.float64)),
-        "order": OneOf((1, 2)),
-        "folds": Number(above=1, integer=True),
-        "likely": Number(above=0, below=1, also=(None,)),
-        "decode": OneOf(("map", "marginal")),
+        "trees": InstanceOf(TreeForm),
+        "search": InstanceOf(TreeSearch),
     }
     _automatic_schedule = staticmethod(tree_rates)
 
@@ -174,16 +148,10 @@ random_state
     lexicons: Any = None
     keep: Any = None
     C: float = 10.0
-    epochs: int = 10
-    projective: bool = False
-    single_root: bool = True
-    labeled: bool = True
+    epochs: int | Passes = 10
+    trees: TreeForm = field(default=TreeForm())
+    search: TreeSearch = field(default=TreeSearch())
     memory: float = 160.0
-    dtype: Any = "float32"
-    order: int = 2
-    folds: int = 2
-    likely: float | None = None
-    decode: str = "map"
 
     templates_: TemplateSet = field(init=False)
     first_: "DependencyParser" = field(init=False)
@@ -256,7 +224,7 @@ random_state
         return self if calibration is None else self.calibrate(calibration)
 
     def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
-        return read_trees(block, self.projective, self.single_root, whole)
+        return read_trees(block, self.trees.projective, self.trees.single_root, whole)
 
     def partial_fit(
         self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None
@@ -358,7 +326,7 @@ random_state
 
     @property
     def _decoder(self) -> TreeDecoder:
-        minimum_risk = self.decode == "marginal" and has_marginals(self, InputError)
+        minimum_risk = self.search.decode == "marginal" and has_marginals(self, InputError)
         return TreeDecoder(
             self.model_,
             temperature=self.temperature_,
@@ -525,7 +493,7 @@ random_state
             from the gold sentences, so their scores are 1. Scores of relations are None for an
             unlabeled parser.
         """
-        blocks = map(check_trees, treebanks_of(X, True, self.single_root))
+        blocks = map(check_trees, treebanks_of(X, True, self.trees.single_root))
         return evaluate_blocks(((gold, self.parse(gold)) for gold in blocks), ignore)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:
@@ -607,7 +575,7 @@ random_state
         stage = codec.stage.restricted(names, DependencyParser._restricted)
         if not banks:  # all parts are gone
             stage.first[0].model_.codec.relations = codec.relations
-            return stage.first[0].set_params(labeled=self.labeled)
+            return stage.first[0].set_params(trees=self.trees)
         model = pruned._new_model(codec.pruned(pruned, banks, stage))
         model.start(banks)
         model.take(self.model_)

@@ -19,6 +19,7 @@ from omkl.online import group_contributions
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import below
 from omkl.parsing.decoding import FREE, AdviceRequest, ArcConstraints, TreeCodec, TreeDecoder
+from omkl.parsing.options import TreeSearch
 from omkl.parsing.sentences import Guide, TreeData, concatenate_heads
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.structures.base import Potentials
@@ -32,25 +33,18 @@ from omkl.structures.trees.arc_factored import (
 from omkl.structures.trees.parts import SecondOrderTree
 
 #: Parameters of the small parser that selects likely arcs, and parameters that it copies.
-QUICK: dict[str, Any] = {"templates": "small", "order": 1, "C": 1.0, "epochs": 3, "labeled": False}
-SHARED = (
-    "lexicons",
-    "projective",
-    "single_root",
-    "memory",
-    "dtype",
-    "n_jobs",
-    "random_state",
-    "verbose",
-)
+QUICK: dict[str, Any] = {
+    "templates": "small",
+    "search": TreeSearch(order=1),
+    "C": 1.0,
+    "epochs": 3,
+}
+SHARED = ("lexicons", "memory", "n_jobs", "random_state", "verbose")
 #: Parameters that the parser of arcs does not copy from a parser of second order.
 PLAIN: dict[str, Any] = {
-    "order": 1,
     "keep": None,
-    "labeled": False,
     "callbacks": None,
     "early_stopping": False,
-    "decode": "map",
 }
 #: Share of gold arcs among the candidate arcs of second-order trees.
 CANDIDATES = 0.99

@@ -252,7 +252,9 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
             chosen.append(template)
         parser = clone(estimator)
         parser.set_params(
-            templates=TemplateSet(chosen, templates.lexicons), keep=None, labeled=False
+            templates=TemplateSet(chosen, templates.lexicons),
+            keep=None,
+            trees__labeled=False,
         )
         return parser.fit(_with_notes(treebank, values_of_words("misc"), notes))
 

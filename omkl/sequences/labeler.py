@@ -14,12 +14,12 @@ from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.online_explanations import Outputs, explain_difference
+from omkl.estimators.options import Budget, OptionsOr, Passes
 from omkl.estimators.sources import TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import (
     Number,
-    OneOf,
     class_weights,
     column_names_of,
     keep_columns,
@@ -44,6 +44,7 @@ from omkl.sequences.labeling import (
     warn_of_unknown,
 )
 from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
+from omkl.sequences.transitions import SCORES, Transitions
 from omkl.structures.chain import Chain
 
 #: Codec of a labeler.
@@ -61,8 +62,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
     _constraints = {
         **OnlineEstimator._constraints,
         **TOKEN_CONSTRAINTS,
-        "transitions": OneOf(("free", "regularized", None)),
-        "epochs": Number(above=0, integer=True, also=("auto",)),
+        "epochs": OptionsOr(Passes, Number(above=0, integer=True, also=("auto",))),
     }
     _plain_attributes = (*OnlineEstimator._plain_attributes, "temperature_")
     #: Class of the codec, which reads inputs.
@@ -70,14 +70,11 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
 
     kernels: Any = field(default=None, kw_only=False)
     C: float | str = 30.0
-    epochs: int | str = "auto"
+    epochs: int | str | Passes = "auto"
     lexicons: Mapping[str, LexiconSource] | None = None
     class_weight: Any = None
-    transitions: str | None = "free"
     cost: Any = None
-    budget: int | None = None
-    cache_size: float = 4000
-    dtype: Any = "auto"
+    budget: int | Budget | None = None
 
     classes_: np.ndarray = field(init=False)
     temperature_: float | None = field(init=False, default=None)
@@ -133,7 +130,8 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         shards : int, optional
             Number of shards; by default the number of the client's workers. Without a client,
             shards are trained on ``n_jobs`` threads, with bitwise the same result. Values of
-            kernels stored as dual expansions are computed on demand, as with ``cache_size=0``.
+            kernels stored as dual expansions are computed on demand, as with
+            ``Budget(cache_size=0)``.
 
         Returns
         -------
@@ -497,18 +495,16 @@ class SequenceLabeler(Labeler[ChainCodec]):
         Weight of the losses, ``1 / (lambda m)`` for m training sequences. Larger values mean less
         regularization. "auto" is ``default_c`` of the loss: 10 for "crf" and "softmax-margin", 1
         for other losses.
-    epochs : "auto" or int > 0
+    epochs : "auto", int > 0 or Passes
         Number of passes over the data. "auto" is 20, and up to 40 for less than 1200 sequences in
-        memory.
+        memory. :class:`~omkl.Passes` also say whether to shuffle, and the length of a stream.
     method : {"fobos", "rda"}
         Forward-backward splitting (Algorithm 1 of the paper), or regularized dual averaging, whose
         iterates are truly group-sparse.
-    eta0 : "auto" or float > 0
-        Scale of the learning rate. "auto" needs no tuning: see
-        :class:`~omkl.online.DistanceOverGradients`.
-    schedule : str, Schedule or None
-        If ``eta0`` is a number: ``"sqrt"`` for ``eta0 / sqrt(t)`` (the default), ``"constant"``, or
-        ``"inverse-time"`` for ``eta0 / t``.
+    learning_rate : "auto", float > 0, str or Schedule
+        "auto" needs no tuning: see :class:`~omkl.online.DistanceOverGradients`. A number is the
+        scale of rates ``learning_rate / sqrt(t)``. ``"constant:eta0=0.1"``,
+        ``"inverse-time:eta0=1"`` and others are schedules: see :mod:`omkl.online`.
     average : str, Average or None
         Averaging of iterates: ``"quadratic"`` weights the iterate of round t by t^2; ``"recent"``
         by ``t^2 exp(sqrt(t) / 3)``; ``"auto"`` is "recent" in streams that are tested for drift,
@@ -517,48 +513,22 @@ class SequenceLabeler(Labeler[ChainCodec]):
     class_weight : None, "balanced" or dict
         Weights of the labels, as in scikit-learn. The weight of a sequence is the mean over its
         labels. "balanced" requires ``fit`` on data in memory.
-    transitions : {"free", "regularized", None}
+    transitions : {"free", "regularized", None} or Transitions
         Scores of pairs of neighbouring labels: not regularized, an additional regularized group, or
-        none, which is much faster for hundreds of labels.
-    allowed_transitions : {"BIO", "BIOES"}, dict, array of shape (K, K) or None
-        Allowed pairs of consecutive labels, in training and prediction; None allows all. The name
-        of a chunking scheme (also "IOB2", "IOBES", "BILOU") is for labels such as ``O``, ``B-PER``,
-        ``I-PER``: an inside label must continue a chunk of its type. A dict maps a label to the
-        list of allowed next labels, and None to the list of allowed first labels; labels that are
-        not keys can be followed by any label. In a matrix, in the order of ``classes_``, True means
-        that the label of the column may follow the label of the row.
-    transitions_by_position : bool
-        Whether transitions depend on the position, for outputs of a fixed format such as dates.
-    order : {1, 2}
-        2 adds scores of trigrams of labels, in O(n K^3) time. Useful for few labels, such as the
-        letters of words.
+        none, which is much faster for hundreds of labels. :class:`~omkl.Transitions` also say which
+        pairs are allowed, and can score trigrams.
     cost : array of shape (K, K), optional
         ``cost[gold, predicted]`` in the order of ``classes_``; 1 for every wrong label by default.
     radius : float, "auto" or None
         Radius of the ball onto which every iterate is projected. "auto" is a radius that is
         guaranteed to contain the solution.
-    shuffle : bool
-        Shuffle the sequences in every epoch. The order of a file usually costs accuracy.
-    early_stopping : bool
-        Hold out ``validation_fraction`` of the sequences. Stop when the token accuracy on these has
-        not improved for ``n_iter_no_change`` epochs, and return to the model of the best epoch.
-    validation_fraction : float in (0, 1)
-    n_iter_no_change : int > 0
-    n_examples : float, optional
-        The number m in ``C = 1 / (lambda m)``. By default the (weighted) number of training
-        sequences, or in ``partial_fit`` of the sequences seen so far.
-    budget : int > 0, optional
-        Maximum number of support vectors, shared by all kernels stored as dual expansions, which
-        bounds memory and time per round. When it is reached, a new support vector replaces the
-        least important one, whose contribution is projected onto the others (O(budget^2) time and
-        memory per kernel).
-    cache_size : float
-        Megabytes for Gram matrices of kernels, and the same amount for the features of approximated
-        kernels. Rows that do not fit are computed on demand. 0 computes all kernel values on
-        demand, like ``partial_fit``.
-    dtype : {"auto", "float32", "float64"}
-        Precision of Gram matrices and cached potentials. "auto" is double precision for small Gram
-        matrices, else single precision.
+    early_stopping : bool or EarlyStopping
+        Hold out a tenth of the sequences. Stop when the token accuracy on these has not improved
+        for five epochs, and return to the model of the best epoch. :class:`~omkl.EarlyStopping`
+        sets other numbers.
+    budget : int > 0, Budget or None
+        Maximum number of support vectors, shared by all kernels stored as dual expansions.
+        :class:`~omkl.Budget` also limits the memory for Gram matrices, and sets their precision.
     n_jobs : int or None
         Number of threads for Gram matrices, prediction, and training in shards; None means 1, -1
         one for each core. Results do not depend on it.
@@ -602,11 +572,10 @@ class SequenceLabeler(Labeler[ChainCodec]):
 
     example_kind = "sequences"
     _codec_class = ChainCodec
+    _constraints = {**Labeler._constraints, "transitions": OptionsOr(Transitions, SCORES)}
 
     loss: Any = "softmax-margin:cost_weight=2"
-    allowed_transitions: Any = None
-    transitions_by_position: bool = False
-    order: int = 1
+    transitions: str | Transitions | None = "free"
 
     structure_: Chain = field(init=False)
 
@@ -678,7 +647,7 @@ class SequenceLabeler(Labeler[ChainCodec]):
     def transitions_(self) -> np.ndarray:
         """Scores of label ``i`` followed by ``j`` in the averaged model, (K, K).
 
-        With ``transitions_by_position``, (positions, K, K).
+        With ``by_position``, (positions, K, K).
         """
         for bank in self.predictor_.banks:
             if isinstance(bank, TransitionBank):

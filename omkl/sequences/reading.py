@@ -19,6 +19,7 @@ from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import AttributeLists, flattened
 from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
+from omkl.sequences.transitions import Transitions
 from omkl.structures.chain import Chain, allowed_transitions
 
 #: Sequences of users: lists of words, dicts or attributes, arrays, data frames; or a stream.
@@ -107,14 +108,13 @@ class ChainOutputs(Outputs):
     codes = PartialLabels
 
     def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
-        if labeler.transitions_by_position and labeler.transitions is None:
-            raise InputError("transitions_by_position must be False with transitions=None.")
-        self._transitions = labeler.transitions
+        transitions = Transitions.of("transitions", labeler.transitions)
+        self._transitions = transitions.scores
         self._cost = labeler.cost
         self._classes = classes
-        self._allowed = labeler.allowed_transitions
-        self._by_position = labeler.transitions_by_position
-        self._order = labeler.order
+        self._allowed = transitions.allowed
+        self._by_position = transitions.by_position
+        self._order = transitions.order
 
     def learn(self, labels: Sequence, weights: np.ndarray | None) -> Labels:
         """Learn the codes from the known labels of the first data."""
@@ -145,7 +145,7 @@ class ChainOutputs(Outputs):
             s = _sequence_of(token, offsets)
             label = codes.members[gold[token]]
             raise InputError(
-                f"allowed_transitions forbids {label!r} at token {token - offsets[s]} "
+                f"The allowed transitions forbid {label!r} at token {token - offsets[s]} "
                 f"of sequence {s} of y."
             )
         if structure.is_partial(gold):
@@ -194,7 +194,8 @@ def check_feasible(
     if violations:
         s = _sequence_of(min(violations), offsets)
         raise InputError(
-            f"Sequence {s} has no labelling that allowed_transitions and the given labels allow."
+            f"Sequence {s} has no labelling that the allowed transitions and the given labels "
+            "allow."
         )
 
 

@@ -229,9 +229,9 @@ def test_confidence_of_calibrated_annotators(train, test, reloaded):
 def test_settings_of_tags_are_for_the_chain_alone(train, test):
     tagger = omkl.SequenceLabeler(
         epochs=4,
-        allowed_transitions={"DET": ["ADJ", "NOUN"]},
         class_weight={"NOUN": 2.0},
         cost=1.0 - np.eye(4),
+        transitions=omkl.Transitions(allowed={"DET": ["ADJ", "NOUN"]}),
     )
     model = untrained(tagger=tagger, parts=["upos", "feats", "lemmas"]).fit(train)
     assert model.score(test) > 0.95

@@ -337,12 +337,11 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
             weighting="norms",
             C=C,
             epochs=epochs,
-            eta0=1.0,
-            schedule="sqrt",
             average=None,
             fit_intercept=intercept,
             verbose=False,
             random_state=0,
+            learning_rate="sqrt:eta0=1.0",
         ).fit(X, y)
         norms = np.array([online.history_[-1][f"norm:{name}"] for name in COLUMNS])
         excess.append(problem.primal(online.decision_function(X), norms) / optimum.primal - 1.0)
@@ -369,11 +368,10 @@ def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, expl
         weighting="norms",
         C=problem.C,
         epochs=1500,
-        eta0=0.2,
-        schedule="linear",
         average=None,
         verbose=False,
         random_state=0,
+        learning_rate="linear:eta0=0.2",
     ).fit(X, problem.y)
     reached = problem.primal(
         online.predict(X), np.array([online.history_[-1][f"norm:{group}"] for group in columns])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
+from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler, TreeForm
 from omkl.data import read_sequences, read_treebank
 from omkl.distributed.mixing import mix, pass_over_shard
 from omkl.online import values_of
@@ -52,10 +52,10 @@ def test_epoch_of_two_workers(benchmark, treebank):
                 parser = DependencyParser(
                     "martins507",
                     regularizer="l2",
-                    labeled=False,
                     epochs=EPOCHS,
                     random_state=0,
                     verbose=False,
+                    trees=TreeForm(labeled=False),
                 )
                 histories[n_workers] = parser.fit(treebank, client=client).history_
 
@@ -108,7 +108,12 @@ def test_one_thread_and_two(benchmark, real_data, make):
 def test_mixing_beside_copying(benchmark, treebank):
     """Tables of 93 MB: mixing two shards of a thousand sentences."""
     parser = DependencyParser(
-        "martins507", regularizer="l2", labeled=False, epochs=1, random_state=0, verbose=False
+        "martins507",
+        regularizer="l2",
+        epochs=1,
+        random_state=0,
+        verbose=False,
+        trees=TreeForm(labeled=False),
     )
     parser.fit(treebank[:2000])
     trainer, examples = parser.model_.trainer, ArcExamples.of(treebank[:2000], parser.templates_)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from omkl import DependencyParser
+from omkl import DependencyParser, TreeForm
 from omkl.data import read_treebank, write_treebank
 from omkl.parsing.decoding import potentials_of
 from omkl.parsing.sentences import encode
@@ -77,7 +77,7 @@ def test_parser_epoch(measure, treebanks, whole_parser, tmp_path, n):
     settings = {
         "regularizer": "l2",
         "epochs": 1,
-        "labeled": False,
+        "trees": TreeForm(labeled=False),
         "random_state": 0,
         "verbose": False,
     }

@@ -12,9 +12,8 @@ EPOCHS = 10
 PERCEPTRON = {
     "loss": "perceptron",
     "regularizer": None,
-    "eta0": 1.0,
-    "schedule": "constant",
     "average": "uniform",
+    "learning_rate": "constant:eta0=1.0",
 }
 SETTINGS = {
     "perceptron": PERCEPTRON,

@@ -45,9 +45,9 @@ def folder(tmp_path_factory):
         "--quiet",
     )
     treebank = Treebank.from_sentences(sentences(100))
-    parser = omkl.DependencyParser("small", order=1, epochs=2, memory=5, random_state=0).fit(
-        treebank[:70]
-    )
+    parser = omkl.DependencyParser(
+        "small", epochs=2, memory=5, random_state=0, search=omkl.TreeSearch(order=1)
+    ).fit(treebank[:70])
     parser.calibrate(treebank[70:]).save(made / "parser.npz")
     return made
 

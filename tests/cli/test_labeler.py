@@ -157,8 +157,8 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         metrics,
     ]
     settings = (
-        "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --eta0 0.5 --average last"
-        " --transitions none"
+        "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --learning-rate 0.5"
+        " --average last --transitions none"
     )
     assert main([*map(str, files), *settings.split()]) == 0
     assert "Token accuracy on" in capsys.readouterr().out
@@ -166,8 +166,9 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     assert saved["dev"]["accuracy"] > 0.9
     assert len(saved["history"]) == 5
     parameters = omkl.load(tmp_path / "m.npz").get_params()
-    assert (parameters["loss"], parameters["method"], parameters["eta0"]) == ("crf", "rda", 0.5)
-    assert parameters["transitions"] is None
+    assert (parameters["loss"], parameters["method"]) == ("crf", "rda")
+    assert parameters["learning_rate"] == 0.5
+    assert parameters["transitions"] == omkl.Transitions(None)
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     ]
     assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.likely, parser.first_.single_root, len(parser.first_.first_.templates_)) == (
+    first = parser.first_
+    assert (parser.search.likely, first.trees.single_root, len(first.first_.templates_)) == (
         0.95,
         False,
         26,

@@ -122,7 +122,9 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
     ]
     assert main(["train", kind, str(data), "-o", str(model), *arguments]) == 0
     stream = omkl.data.open_stream(data, zero_based=True).shuffled(random_state=0)
-    ours = type(omkl.load(model))(random_state=0, epochs=3, n_examples=150, weighting="norms")
+    ours = type(omkl.load(model))(
+        random_state=0, epochs=omkl.Passes(3, n_examples=150), weighting="norms"
+    )
     for epoch in range(3):
         for rows, outputs in stream.blocks(epoch):
             ours.partial_fit(rows, outputs.astype(int))

@@ -348,7 +348,7 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
     y = (ROWS[:, 0] > 0).astype(int)
     known = Stream.from_iterable([Block(ROWS, y, ["a", "b", "c"])])
     model = omkl.OnlineMKLClassifier(
-        epochs=1 if passes == "partial_fit" else 8, random_state=0, n_examples=30
+        epochs=omkl.Passes(1 if passes == "partial_fit" else 8, n_examples=30), random_state=0
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")

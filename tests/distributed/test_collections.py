@@ -16,10 +16,13 @@ from scipy import sparse
 
 from omkl import (
     DependencyParser,
+    EarlyStopping,
     OnlineMKLClassifier,
     OnlineMKLRegressor,
+    Passes,
     SequenceLabeler,
     StructuredPredictor,
+    Transitions,
 )
 from omkl.distributed.mixing import ParameterMixing
 from omkl.estimators import sources
@@ -56,6 +59,7 @@ TAGS = [[word[-1] for word in words] for words in WORDS]
 DICTS = [[{"w": w, "n": float(len(words))} for w in words] for words in WORDS]
 VECTORS = [RNG.normal(size=(len(words), 3)) for words in WORDS]
 SETTINGS = {"epochs": 3, "random_state": 0}
+IN_ORDER = {"epochs": Passes(3, shuffle=False), "random_state": 0}
 
 MODELS = {
     "rows": (lambda: OnlineMKLClassifier(class_weight={0: 2.0}), X, Y, WEIGHTS),
@@ -65,7 +69,12 @@ MODELS = {
         Y,
         None,
     ),
-    "numbers": (lambda: OnlineMKLRegressor(schedule="linear", eta0=0.3), X, X[:, 0] ** 2, WEIGHTS),
+    "numbers": (
+        lambda: OnlineMKLRegressor(learning_rate="linear:eta0=0.3"),
+        X,
+        X[:, 0] ** 2,
+        WEIGHTS,
+    ),
     "sparse rows": (
         lambda: OnlineMKLClassifier(["linear"]),
         sparse.csr_matrix(X * (X > 0)),
@@ -79,9 +88,14 @@ MODELS = {
         FRAME.d,
         None,
     ),
-    "words": (lambda: SequenceLabeler(order=2), WORDS, TAGS, WEIGHTS),
-    "dicts": (lambda: SequenceLabeler(loss="crf", shuffle=False), DICTS, TAGS, None),
-    "vectors": (lambda: SequenceLabeler(transitions_by_position=True), VECTORS, TAGS, None),
+    "words": (lambda: SequenceLabeler(transitions=Transitions(order=2)), WORDS, TAGS, WEIGHTS),
+    "dicts": (lambda: SequenceLabeler(loss="crf"), DICTS, TAGS, None),
+    "vectors": (
+        lambda: SequenceLabeler(transitions=Transitions(by_position=True)),
+        VECTORS,
+        TAGS,
+        None,
+    ),
 }
 
 
@@ -213,10 +227,8 @@ def test_equal_partitions_are_learned_as_interleaved_shards(client):
     """
     rows = da.concatenate([da.from_array(X[j::3]) for j in range(3)])
     y = da.concatenate([da.from_array(Y[j::3]) for j in range(3)])
-    here = OnlineMKLClassifier(FIXED, shuffle=False, **SETTINGS).fit(X, Y, shards=3)
-    assert_same_state(
-        OnlineMKLClassifier(FIXED, shuffle=False, **SETTINGS).fit(rows, y, client=client), here
-    )
+    here = OnlineMKLClassifier(FIXED, **IN_ORDER).fit(X, Y, shards=3)
+    assert_same_state(OnlineMKLClassifier(FIXED, **IN_ORDER).fit(rows, y, client=client), here)
 
 
 class Mortal:
@@ -532,7 +544,7 @@ def test_a_resumed_run_and_early_stopping(client, tmp_path):
     )
     with pytest.raises(InputError, match="content of the data"):
         fit(2 - CLASSES, checkpoint=tmp_path, resume=True)
-    early = classifier(early_stopping=True, n_iter_no_change=1, epochs=9)
+    early = classifier(early_stopping=EarlyStopping(patience=1), epochs=9)
     early.fit(ROWS, CLASSES, client=client, validation=(X, Y))
     assert early.n_iter_ < 9
     assert "validation_score" in early.history_[0]

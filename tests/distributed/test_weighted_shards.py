@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, Passes, SequenceLabeler
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.estimators import validation as inputs
@@ -29,8 +29,8 @@ CLASS_WEIGHTS = {0: 0.5, 1: 3.0, 2: 1.7}
 ONLINE = {
     "fobos": {"method": "fobos"},
     "rda": {"method": "rda"},
-    "group lasso, rates of a schedule": {"regularizer": "group-lasso", "eta0": 0.3},
-    "elastic net, rda": {"regularizer": "elastic-net", "method": "rda", "eta0": 0.2},
+    "group lasso, rates of a schedule": {"regularizer": "group-lasso", "learning_rate": 0.3},
+    "elastic net, rda": {"regularizer": "elastic-net", "method": "rda", "learning_rate": 0.2},
     "last iterate": {"average": None},
 }
 
@@ -111,7 +111,8 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
     shards.
     """
     weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))  # presented once each
-    settings = {"loss": "hinge", **ONLINE[setting], "shuffle": False}
+    in_order = Passes(3, shuffle=False)
+    settings = {"loss": "hinge", **ONLINE[setting], "epochs": in_order}
     doubled = [np.repeat(values, 2, axis=0) for values in (X, Y, weights)]
     # C multiplies the sum of losses, which is twice that of one shard
     mixed = classifier(C=1.0, **settings).fit(*doubled, shards=2)
@@ -168,7 +169,7 @@ MODELS = {
         ["quadratic", "gaussian"], loss="crf", **WORDS
     ),
     "rates by distance": lambda: omkl.OnlineMKLClassifier(
-        ["gaussian:features=30"], eta0="auto", method="rda", **WORDS
+        ["gaussian:features=30"], method="rda", learning_rate="auto", **WORDS
     ),
     "regressor": lambda: omkl.OnlineMKLRegressor(["linear", "gaussian"], **WORDS),
 }

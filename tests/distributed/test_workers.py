@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from omkl import DependencyParser, OnlineMKLClassifier, SequenceLabeler
+from omkl import DependencyParser, EarlyStopping, OnlineMKLClassifier, SequenceLabeler
 from omkl.data import handwritten_dates, synthetic_treebank
 from omkl.distributed import ParameterMixing
 from omkl.exceptions import DivergenceError
@@ -48,12 +48,7 @@ def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, ear
     data = handwritten_dates()
     X = data.train_images[:30]
     y = data.train_digits[:30]
-    settings = {
-        "epochs": 2,
-        "early_stopping": early_stopping,
-        "n_iter_no_change": 1,
-        "random_state": 0,
-    }
+    settings = {"epochs": 2, "early_stopping": EarlyStopping(patience=1), "random_state": 0}
     here = SequenceLabeler(kernels, **settings).fit(X, y, shards=3)
     there = SequenceLabeler(kernels, **settings).fit(X, y, client=client, shards=3)
     assert_same_state(there, here)
@@ -121,6 +116,6 @@ def test_what_a_shard_raises_is_raised_here(client):
     X = np.full((10, 2), 1e90)
     y = np.arange(10) % 2
     with pytest.raises(DivergenceError, match="diverged"):
-        OnlineMKLClassifier(["linear:normalize=None"], eta0=1e99, random_state=0).fit(
+        OnlineMKLClassifier(["linear:normalize=None"], random_state=0, learning_rate=1e99).fit(
             X, y, client=client
         )

@@ -9,13 +9,23 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
-from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import (
+    Budget,
+    DependencyParser,
+    EarlyStopping,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    Passes,
+    SequenceLabeler,
+    TreeForm,
+)
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.exceptions import CheckpointWarning, InputError
 from omkl.online import ProgressiveValidation, values_of
@@ -30,32 +40,34 @@ PARAMETERS = [
         "loss": "perceptron",
         "regularizer": None,
         "average": None,
-        "eta0": 0.1,
-        "schedule": "constant",
+        "learning_rate": "constant:eta0=0.1",
     },
     {"method": "rda", "regularizer": "group-lasso", "C": 0.1},
-    {"eta0": 0.5, "schedule": "linear", "regularizer": "lq:q=1.5", "radius": 10.0},
+    {"regularizer": "lq:q=1.5", "radius": 10.0, "learning_rate": "linear:eta0=0.5"},
     {
-        "eta0": 0.5,
-        "schedule": "mean-polyak",
         "regularizer": "l1",
-        "cache_size": 0,
         "kernels": ["linear"],
+        "learning_rate": "mean-polyak:eta0=0.5",
+        "budget": Budget(cache_size=0),
     },
     {
-        "eta0": 0.5,
-        "schedule": "mean-polyak",
         "method": "rda",
         "kernels": ["gaussian:features=20", "linear"],
+        "learning_rate": "mean-polyak:eta0=0.5",
     },
-    {"eta0": 0.5, "schedule": "linear", "method": "rda", "cache_size": 0},
-    {"cache_size": 0, "C": 100.0},
-    {"cache_size": 0.005, "C": 100.0},
-    {"kernels": ["b1:density=0.3", "gaussian"], "dtype": "float32"},
+    {"method": "rda", "learning_rate": "linear:eta0=0.5", "budget": Budget(cache_size=0)},
+    {"C": 100.0, "budget": Budget(cache_size=0)},
+    {"C": 100.0, "budget": Budget(cache_size=0.005)},
+    {"kernels": ["b1:density=0.3", "gaussian"], "budget": Budget(dtype="float32")},
     {"kernels": ["gaussian:features=20", "laplacian:features=9,map=nystrom", "linear"], "C": 0.1},
-    {"kernels": ["gaussian:features=20"], "regularizer": "l1", "eta0": 0.5, "cache_size": 0},
+    {
+        "kernels": ["gaussian:features=20"],
+        "regularizer": "l1",
+        "learning_rate": 0.5,
+        "budget": Budget(cache_size=0),
+    },
     {"weighting": "out-of-sample", "kernels": ["linear", "gaussian"]},
-    {"early_stopping": True, "n_iter_no_change": 2, "validation_fraction": 0.3},
+    {"early_stopping": EarlyStopping(fraction=0.3, patience=2)},
 ]
 
 
@@ -290,7 +302,12 @@ def test_runs_in_shards_resume_between_epochs(labeled, tmp_path):
 
     def fit(**options):
         parser = DependencyParser(
-            "small", epochs=3, memory=6.0, labeled=labeled, verbose=False, random_state=1
+            "small",
+            epochs=3,
+            memory=6.0,
+            verbose=False,
+            random_state=1,
+            trees=TreeForm(labeled=labeled),
         )
         return parser.fit(treebank, shards=2, **options)
 
@@ -364,8 +381,7 @@ def cases(rng):
             OnlineMKLClassifier(
                 ["gaussian:features=30"],
                 average="decayed:half_life=3",
-                eta0=0.1,
-                schedule="constant",
+                learning_rate="constant:eta0=0.1",
             ),
             Stream.from_arrays(X, y, 32),
             {},
@@ -388,7 +404,7 @@ def cases(rng):
         ),
         "decayed": (
             OnlineMKLClassifier(
-                ["linear"], average="decayed:half_life=3", eta0=0.1, schedule="constant"
+                ["linear"], average="decayed:half_life=3", learning_rate="constant:eta0=0.1"
             ),
             Stream.from_arrays(X, y, 32),
             {},
@@ -404,7 +420,7 @@ def cases(rng):
             {"classes": "growing"},
         ),
         "trees": (
-            DependencyParser("small", memory=6.0, n_examples=60),
+            DependencyParser("small", memory=6.0, epochs=Passes(2, n_examples=60)),
             Stream.from_arrays(synthetic_treebank(60, random_state=0), block_size=9),
             {},
         ),
@@ -415,11 +431,12 @@ def cases(rng):
 @pytest.mark.parametrize("name", cases(np.random.default_rng(0)))
 def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng, tmp_path):
     estimator, stream, options = cases(rng)[name]
-    estimator.set_params(epochs=2, verbose=False, random_state=0)
+    passes = Passes.of("epochs", estimator.epochs)
+    estimator.set_params(epochs=replace(passes, epochs=2), verbose=False, random_state=0)
     straight = type(estimator)(**estimator.get_params()).fit(stream, **options)
 
-    if estimator.n_examples is not None or name == "growing":
-        once = {**estimator.get_params(), "epochs": 1, "weighting": "norms"}
+    if passes.n_examples is not None or name == "growing":
+        once = {**estimator.get_params(), "epochs": replace(passes, epochs=1), "weighting": "norms"}
         looped = type(estimator)(**once)
         fitted = type(estimator)(**once).fit(stream, **options)
         for block in stream.blocks(0):
@@ -443,11 +460,11 @@ def test_fit_is_a_loop_over_partial_fit_and_resumes_with_the_same_bits(name, rng
 @pytest.mark.slow
 @pytest.mark.parametrize("kernels", [["linear"], ["gaussian:sigma2=2", "laplacian:sigma=3"]])
 @pytest.mark.parametrize(
-    "schedule", [{}, {"eta0": 0.1, "schedule": "linear"}, {"eta0": 1.0, "schedule": "polyak"}]
+    "schedule", [{}, {"learning_rate": "linear:eta0=0.1"}, {"learning_rate": "polyak:eta0=1.0"}]
 )
 def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernels, schedule, rng):
     X, y = points(rng)
-    settings = {"epochs": 3, "verbose": False, "n_examples": len(y), **schedule}
+    settings = {"epochs": Passes(3, n_examples=len(y)), "verbose": False, **schedule}
     for weighting in ("auto", "norms"):
         settings["weighting"] = weighting
         at_once = OnlineMKLClassifier(kernels, shuffle=False, cache_size=0, **settings).fit(X, y)
@@ -519,7 +536,7 @@ def test_checkpoints_of_arrays_and_of_streams_are_told_apart(rng, tmp_path):
 def test_progressive_error_is_that_of_testing_before_training(rng):
     X, y = points(rng)
     meter = ProgressiveValidation(every=100)
-    settings = {"average": None, "eta0": 0.5}
+    settings = {"average": None, "learning_rate": 0.5}
     OnlineMKLClassifier(KERNELS, callbacks=[meter], **settings).partial_fit(X, y)
     model = OnlineMKLClassifier(KERNELS, **settings).partial_fit(X[:1], y[:1], classes=[0, 1, 2])
     # these kernels do not depend on the data, so one example suffices to make the model
@@ -556,7 +573,8 @@ def test_shards_of_a_stream_are_mixed_and_resume(name, rng, tmp_path, monkeypatc
     """Shards learn blocks side by side, mixed after each; checkpoints lie between blocks."""
     monkeypatch.setattr("omkl.estimators.sources.MIX_EVERY", 12)
     estimator, stream, options = cases(rng)[name]
-    estimator.set_params(epochs=2, verbose=False, random_state=0)
+    passes = Passes.of("epochs", estimator.epochs)
+    estimator.set_params(epochs=replace(passes, epochs=2), verbose=False, random_state=0)
     straight = type(estimator)(**estimator.get_params()).fit(stream, shards=2, **options)
     assert straight.history_[-1]["loss"] > 0.0
     run = {"checkpoint": tmp_path / "run", "checkpoint_every": "1 rounds", "shards": 2}

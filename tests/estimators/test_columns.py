@@ -31,7 +31,7 @@ from omkl.regularizers import (
 NAMES = ["age", "income", "hours per week"]
 MODELS = {
     "online": lambda kernels, **more: omkl.OnlineMKLClassifier(
-        kernels, epochs=3, shuffle=False, random_state=0, **more
+        kernels, epochs=omkl.Passes(3, shuffle=False), random_state=0, **more
     ),
     "batch": lambda kernels, **more: omkl.MKLClassifier(kernels, C=0.1, **more),
 }
@@ -164,7 +164,7 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     )
     dicts = [{"age": a, "income": i, "city": str(c)} for (a, i), c in zip(X.tolist(), cities)]
     for kernels in (["linear:on=age"], ["gaussian:on=age"], ["gaussian:on=[age,income]"]):
-        settings = {"kernels": kernels, "epochs": 4, "shuffle": False, "random_state": 0}
+        settings = {"kernels": kernels, "epochs": omkl.Passes(4, shuffle=False), "random_state": 0}
         model = omkl.OnlineMKLClassifier(**settings).fit(table, y)
         assert_array_equal(
             model.predict(table), omkl.OnlineMKLClassifier(**settings).fit(dicts, y).predict(dicts)
@@ -176,7 +176,7 @@ def test_a_table_with_text_is_rows_of_dicts(rng, frame):
 def test_a_kernel_on_numbers_of_dicts_is_the_one_on_their_columns(table):
     X, y = table
     dicts = [dict(zip(NAMES, row)) for row in X.tolist()]
-    settings = {"epochs": 3, "shuffle": False, "random_state": 0}
+    settings = {"epochs": omkl.Passes(3, shuffle=False), "random_state": 0}
     named = omkl.OnlineMKLClassifier({"k": Gaussian(on=NAMES)}, **settings).fit(dicts, y)
     arrays = omkl.OnlineMKLClassifier({"k": Gaussian()}, **settings).fit(X, y)
     assert_allclose(named.decision_function(dicts), arrays.decision_function(X))
@@ -266,7 +266,10 @@ def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
         ]
         for unit in (1.0, 2.0**power)
     ]
-    models = [omkl.OnlineMKLClassifier(epochs=3, shuffle=False).fit(rows, y) for rows in tables]
+    models = [
+        omkl.OnlineMKLClassifier(epochs=omkl.Passes(3, shuffle=False)).fit(rows, y)
+        for rows in tables
+    ]
     scores = models[0].decision_function(tables[0])
     for model in (models[1], reloaded(models[1])):
         assert_array_equal(model.decision_function(tables[1]), scores)

@@ -144,9 +144,9 @@ def test_a_number_is_the_sum_of_its_parts():
         {},
         {"loss": "crf", "transitions": "regularized"},
         {"transitions": None},
-        {"transitions_by_position": True},
-        {"order": 2},
-        {"allowed_transitions": {"D": ["A", "N"], None: ["D", "N"]}},
+        {"transitions": omkl.Transitions(by_position=True)},
+        {"transitions": omkl.Transitions(order=2)},
+        {"transitions": omkl.Transitions(allowed={"D": ["A", "N"], None: ["D", "N"]})},
     ],
     ids=str,
 )
@@ -155,7 +155,7 @@ def test_labels_against_the_next_best_labelling(options):
     for words in [*WORDS, ["the", "unseen", "cat", "barks"]]:
         why = model.explain(words, n=10**6)
         assert why.output.tolist() == model.predict([words])[0].tolist()
-        if options.get("order", 1) == 1:
+        if omkl.Transitions.of("transitions", options.get("transitions")).order == 1:
             best, second = model.predict_nbest([words], 2)[0]
             assert why.against.tolist() == second.labels.tolist()
             assert_sums(why, best.score - second.score)
@@ -183,7 +183,9 @@ def test_the_best_labelling_with_another_label_at_a_token():
 
 
 def test_second_order_is_compared_with_the_best_of_all_other_labellings():
-    model = omkl.SequenceLabeler(epochs=3, order=2, random_state=0).fit(WORDS, TAGS)
+    model = omkl.SequenceLabeler(
+        epochs=3, random_state=0, transitions=omkl.Transitions(order=2)
+    ).fit(WORDS, TAGS)
     structure = model.predictor_.structure
     predictor = model.predictor_
     x = model.model_.codec.encoder.encode(token_features(WORDS[1]), np.array([0, 3]))
@@ -214,7 +216,7 @@ TREES = [
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"loss": "crf", "projective": True}],
+    [{}, {"loss": "crf", "trees": omkl.TreeForm(projective=True)}],
     ids=str,
 )
 def test_a_tree_against_the_next_best(options):

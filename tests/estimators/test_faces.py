@@ -64,9 +64,8 @@ def test_class_weights_of_sequences_of_one_token_are_those_of_a_classifier(rng):
     X, y = rare(rng)
     settings = {
         "kernels": ["linear"],
-        "epochs": 3,
+        "epochs": omkl.Passes(3, shuffle=False),
         "random_state": 0,
-        "shuffle": False,
         "class_weight": "balanced",
     }
     labeler = SequenceLabeler(transitions=None, **settings).fit(X[:, None], y[:, None])
@@ -80,7 +79,7 @@ def test_class_weights_of_sequences_of_one_token_are_those_of_a_classifier(rng):
 
 def test_weights_of_sentences_are_copies():
     trees = synthetic_treebank(20, random_state=0)
-    settings = {"templates": "small", "epochs": 2, "memory": 6.0, "shuffle": False}
+    settings = {"templates": "small", "epochs": omkl.Passes(2, shuffle=False), "memory": 6.0}
     weights = np.array([2, 0, 1, 3] * 5)
     weighted = DependencyParser(**settings).fit(trees, sample_weight=weights)
     copied = DependencyParser(**settings).fit(trees[np.repeat(np.arange(20), weights)])
@@ -275,9 +274,8 @@ def test_dual_coefficients_and_support_vectors_are_the_decision_function(average
         ["gaussian:sigma2=0.5", "gaussian:sigma2=4"],
         fit_intercept=False,
         average=average,
-        budget=budget,
-        dtype="float64",
         random_state=0,
+        budget=omkl.Budget(budget, dtype="float64"),
     ).fit(X, y)
     total = 0.0
     assert len(model.dual_coef_) == 2

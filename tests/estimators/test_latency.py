@@ -87,7 +87,10 @@ ONE_BY_ONE = {
     "default": (omkl.OnlineMKLClassifier, {}),
     "new labels": (omkl.OnlineMKLClassifier, {"kernels": ["linear"]}),
     "budget": (omkl.OnlineMKLClassifier, {"budget": 10, "loss": "hinge"}),
-    "planned": (omkl.OnlineMKLClassifier, {"kernels": ["linear"], "n_examples": 70, "epochs": 1}),
+    "planned": (
+        omkl.OnlineMKLClassifier,
+        {"kernels": ["linear"], "epochs": omkl.Passes(1, n_examples=70)},
+    ),
     "weights": (omkl.OnlineMKLRegressor, {"kernels": ["linear"]}),
     "dicts": (omkl.OnlineMKLClassifier, {"missing": "indicator", "weighting": "norms"}),
     "sentences": (omkl.SequenceLabeler, {}),

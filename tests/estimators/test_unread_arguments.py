@@ -23,7 +23,6 @@ from omkl.estimators.validation import class_weights
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel
 from omkl.losses import PointwiseLoss, StructuredLoss
-from omkl.online import Constant
 from omkl.regularizers import Regularizer
 
 RNG = np.random.default_rng(0)
@@ -91,7 +90,7 @@ def test_sentences_of_weight_zero_are_as_if_they_were_not_there():
 
 def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
     """Strength and mean loss count weights, from the first epoch to the last."""
-    parameters = {"class_weight": {1: 2.5}, "epochs": 3, "shuffle": False, "C": 1.0}
+    parameters = {"class_weight": {1: 2.5}, "epochs": omkl.Passes(3, shuffle=False), "C": 1.0}
     arrays = classifier(**parameters).fit(X, Y)
     stream = classifier(**parameters).fit(Stream.from_arrays(X, Y, block_size=17))
     total = float(np.where(Y == 1, 2.5, 1.0).sum())
@@ -166,14 +165,14 @@ def test_other_separators_of_a_table_are_named(tmp_path, refused):
 @pytest.mark.parametrize(
     "later",
     [
-        {"order": 2},
+        {"transitions": omkl.Transitions(order=2)},
         {"transitions": None},
-        {"transitions_by_position": True},
+        {"transitions": omkl.Transitions(by_position=True)},
         {"loss": "crf"},
-        {"allowed_transitions": {0: [1]}},
+        {"transitions": omkl.Transitions(allowed={0: [1]})},
         {"kernels": ["gaussian"]},
         {"cost": np.ones((2, 2)) - np.eye(2)},
-        {"eta0": 0.1},
+        {"learning_rate": 0.1},
     ],
 )
 def test_a_model_goes_on_and_is_saved_with_the_parameters_it_was_fitted_with(later, tmp_path):
@@ -220,10 +219,10 @@ STREAM = Stream.from_arrays(X, Y)
 DICTS = OnlineMKLClassifier(random_state=0).partial_fit([{"a": 1.0}, {"a": 2.0}], [0, 1])
 REFUSED = {
     "early stopping": lambda: classifier(early_stopping=True).partial_fit(X, Y),
-    "eta0 beside a schedule": lambda: classifier(eta0=0.01, schedule=Constant(1.0)).fit(X, Y),
+    "a rate that is no number": lambda: classifier(learning_rate=[0.1]).fit(X, Y),
     "a cost with the CRF loss": lambda: classifier(loss="crf", cost=1.0 - np.eye(2)).fit(X, Y),
     "positions without transitions": (
-        lambda: labeler(transitions=None, transitions_by_position=True).fit(SEQUENCES, LABELS)
+        lambda: labeler(transitions=omkl.Transitions(None, by_position=True)).fit(SEQUENCES, LABELS)
     ),
     "None as a vector": lambda: labeler().fit([[[1.0], None]], [["D", "N"]]),
     "bytes as a word": lambda: labeler().fit([[b"dog", "dog"]], [["D", "N"]]),

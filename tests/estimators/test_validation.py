@@ -19,8 +19,7 @@ from ..passes import Kill, Killed, assert_same_state
 
 SETTINGS = {
     "epochs": 30,
-    "early_stopping": True,
-    "n_iter_no_change": 2,
+    "early_stopping": omkl.EarlyStopping(patience=2),
     "weighting": "norms",
     "random_state": 0,
 }
@@ -42,7 +41,7 @@ CODES = [Y[3 * i : 3 * i + 3].tolist() for i in range(50)]
 CASES = {
     "arrays": (omkl.OnlineMKLClassifier(**SETTINGS), (X[:100], Y[:100]), (X[100:], Y[100:])),
     "in order": (
-        omkl.OnlineMKLClassifier(**SETTINGS, shuffle=False),
+        omkl.OnlineMKLClassifier(**{**SETTINGS, "epochs": omkl.Passes(30, shuffle=False)}),
         (X[:100], Y[:100]),
         (X[100:], Y[100:]),
     ),
@@ -161,9 +160,9 @@ def test_the_informative_group_gets_the_weight(data, weights, shards):
 
 
 def test_partial_fit_is_one_epoch_in_the_given_order(data):
-    options = {"weighting": "norms", "n_examples": 60}
-    once = predictor(**options).partial_fit(*data)
-    fitted = predictor(**options, epochs=1, shuffle=False).fit(*data)
+    once = predictor(weighting="norms", epochs=omkl.Passes(n_examples=60)).partial_fit(*data)
+    in_order = omkl.Passes(1, shuffle=False, n_examples=60)
+    fitted = predictor(weighting="norms", epochs=in_order).fit(*data)
     assert_same_state(fitted, once)
 
 
@@ -178,7 +177,7 @@ def test_a_saved_model_predicts_and_goes_on_the_same(data, reloaded):
 
 
 def test_early_stopping_keeps_the_cost_of_held_out_examples(data):
-    model = predictor(early_stopping=True, epochs=30, n_iter_no_change=2).fit(*data)
+    model = predictor(early_stopping=omkl.EarlyStopping(patience=2), epochs=30).fit(*data)
     assert model.n_iter_ < 30
     assert model.score(*data) == 0.0
 

@@ -50,7 +50,7 @@ def parser(templates, **settings):
 )
 def test_attributes_of_columns_tell_heads(column, template, tmp_path):
     sentences = told_by(column)
-    model = parser(["m.form", template], labeled=False).fit(sentences[:100])
+    model = parser(["m.form", template], trees=omkl.TreeForm(labeled=False)).fit(sentences[:100])
     assert model.score(sentences[100:]) == 1.0
     assert model.ranking()[0] == template
     path = tmp_path / "t.conllu"

@@ -59,9 +59,10 @@ def draw_grids(n=12, useless=0, seed=0, directed=True):
 @pytest.mark.parametrize("transitions", ["free", "regularized", None])
 def test_a_chain_is_a_graph_without_cycles(loss, transitions):
     X, y = draw_chains()
-    settings = {"loss": loss, "transitions": transitions, "epochs": 3, "random_state": 0}
-    chain = SequenceLabeler(KERNELS, **settings).fit(X, y)
-    graph = GraphLabeler(KERNELS, **settings).fit(as_graphs(X), y)
+    settings = {"loss": loss, "epochs": 3, "random_state": 0}
+    chain = SequenceLabeler(KERNELS, transitions=transitions, **settings).fit(X, y)
+    edges = omkl.Edges(transitions=transitions)
+    graph = GraphLabeler(KERNELS, edges, **settings).fit(as_graphs(X), y)
     assert_allclose(graph.predictor_.norms, chain.predictor_.norms, rtol=1e-9)
     assert_allclose(graph.transitions_, chain.transitions_, atol=1e-9)
     for of_graph, of_chain in zip(graph.predict(as_graphs(X)), chain.predict(X)):
@@ -104,7 +105,9 @@ def test_the_order_of_the_ends_of_undirected_edges_changes_nothing(pairs, edge_k
     X, y = draw_grids(6, directed=False)
     flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
     first, second = (
-        GraphLabeler("linear", edge_kernels, pairs=pairs, epochs=2, random_state=0).fit(graphs, y)
+        GraphLabeler("linear", omkl.Edges(edge_kernels, pairs=pairs), epochs=2, random_state=0).fit(
+            graphs, y
+        )
         for graphs in (X, flipped)
     )
     assert_allclose(first.predictor_.norms, second.predictor_.norms, rtol=1e-9)
@@ -142,14 +145,19 @@ CLOSE = {"close": "gaussian:sigma2=2,on=at", "at": "linear:on=at"}
 
 def two_kinds():
     return GraphLabeler(
-        "linear", CLOSE, pairs=TWO_KINDS, weighting="norms", epochs=3, random_state=0
+        "linear",
+        omkl.Edges(CLOSE, pairs=TWO_KINDS),
+        weighting="norms",
+        epochs=3,
+        random_state=0,
     )
 
 
 def test_each_group_of_edges_has_its_kind_of_pairs():
     X, y = draw_neighbours()
     model = GraphLabeler(
-        "linear", pairs={name: TWO_KINDS[name] for name in ("edge:near", "edge:change")}
+        "linear",
+        edges=omkl.Edges(pairs={name: TWO_KINDS[name] for name in ("edge:near", "edge:change")}),
     )
     X = [
         Graph(
@@ -192,12 +200,13 @@ def test_a_kind_for_all_groups_is_that_kind():
         Graph(x.nodes, x.edges, np.hstack([x.edge_features, np.zeros((len(x.edges), 1))]))
         for x in X
     ]
-    settings = {"epochs": 2, "random_state": 0, "transitions": None}
-    alone = GraphLabeler("linear", kernels, pairs="potts", **settings).fit(X, y)
+    settings = {"epochs": 2, "random_state": 0}
+    potts = omkl.Edges(kernels, pairs="potts", transitions=None)
+    alone = GraphLabeler("linear", potts, **settings).fit(X, y)
     named = {f"edge:{name}": "potts" for name in kernels}
-    beside = GraphLabeler(
-        "linear", {**kernels, "empty": "linear:on=3:4"}, pairs=named, **settings
-    ).fit(X, y)
+    with_empty_group = {**kernels, "empty": "linear:on=3:4"}
+    edges = omkl.Edges(with_empty_group, pairs=named, transitions=None)
+    beside = GraphLabeler("linear", edges, **settings).fit(X, y)
     norms = dict(zip(beside.predictor_.group_names, beside.predictor_.norms))
     assert norms.pop("edge:empty") == 0.0
     assert_allclose(
@@ -240,9 +249,9 @@ def test_new_groups_of_edges_have_the_default_kind():
         Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]),
         Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}]),
     ]
-    model = GraphLabeler(pairs={"edge:kind": "potts"}, random_state=0).partial_fit(
-        X[:1], [["A", "B"]], classes="growing"
-    )
+    model = GraphLabeler(
+        random_state=0, edges=omkl.Edges(pairs={"edge:kind": "potts"})
+    ).partial_fit(X[:1], [["A", "B"]], classes="growing")
     for _ in range(5):
         model.partial_fit(X, [["A", "B"], ["C", "C"]])
     labels = {record["feature"]: record["label"] for record in model.top_features(10_000)}
@@ -253,7 +262,7 @@ def test_new_groups_of_edges_have_the_default_kind():
 def test_edges_help_and_useless_groups_get_no_weight():
     (X, y) = draw_grids(60, 3)
     (X_test, y_test) = draw_grids(30, 3, seed=1)
-    alone = GraphLabeler("linear", transitions=None, random_state=0, epochs=5)
+    alone = GraphLabeler("linear", omkl.Edges(transitions=None), random_state=0, epochs=5)
     alone.fit([Graph(x.nodes[:, :3], [], directed=True) for x in X], y)
     kernels = {"own": "linear:on=0:3", **{f"noise {j}": f"linear:on={j}" for j in range(3, 6)}}
     edges = {"change": "linear:on=0:2", **{f"noise {j}": f"linear:on={j}" for j in range(2, 5)}}
@@ -314,7 +323,11 @@ def test_checkpoints_shards_and_streams(tmp_path):
 def test_the_share_of_proved_labellings_is_recorded():
     X, y = draw_grids()
     labeler = GraphLabeler(
-        "linear", "linear", transitions=None, epochs=1, random_state=0, loss="perceptron"
+        "linear",
+        omkl.Edges("linear", transitions=None),
+        epochs=1,
+        random_state=0,
+        loss="perceptron",
     )
     on_arrays = labeler.fit(X, y)
     on_stream = clone(labeler).fit(Stream.from_iterable(list(zip(X, y))))
@@ -325,7 +338,7 @@ def test_the_share_of_proved_labellings_is_recorded():
     assert "proved" not in clone(labeler).fit(X, y, shards=2).history_[-1]
     chains = as_graphs(draw_chains()[0])  # whose best labellings need no proof
     for loss in ("perceptron", "crf"):
-        labeler.set_params(edge_kernels=None, loss=loss)
+        labeler.set_params(edges=omkl.Edges(transitions=None), loss=loss)
         assert "proved" not in labeler.fit(chains, draw_chains()[1]).history_[-1]
 
 
@@ -365,8 +378,7 @@ def test_constraints(grids):
     assert labels[1] in (0, 1)
     free = GraphLabeler(
         ["linear"],
-        ["linear"],
-        allowed_pairs={0: [0, 1], 1: [1, 2], 2: [2, 0]},
+        omkl.Edges(["linear"], allowed={0: [0, 1], 1: [1, 2], 2: [2, 0]}),
         random_state=0,
         epochs=2,
     )
@@ -423,7 +435,7 @@ def test_partial_labels_and_weights():
     weights = np.array([0.0, 2.0] * 6)
     copies = [x for x, weight in zip(X, weights) for _ in range(int(weight))]
     repeated = [labels for labels, weight in zip(y, weights) for _ in range(int(weight))]
-    settings = {"shuffle": False, "epochs": 1, "random_state": 0}
+    settings = {"epochs": omkl.Passes(1, shuffle=False), "random_state": 0}
     first = GraphLabeler(["linear"], ["linear"], **settings).fit(X, y, weights)
     second = GraphLabeler(["linear"], ["linear"], **settings).fit(copies, repeated)
     assert_allclose(first.predictor_.norms, second.predictor_.norms)
@@ -518,9 +530,11 @@ def test_allowed_pairs_that_no_labelling_keeps_are_refused_by_number():
     clique = Graph(np.eye(4), [(i, j) for j in range(4) for i in range(j)])
     different = {0: [1, 2], 1: [0, 2], 2: [0, 1]}
     for loss in ("hinge", "crf"):
-        model = GraphLabeler(loss=loss, allowed_pairs=different, random_state=0, epochs=1)
+        model = GraphLabeler(
+            loss=loss, random_state=0, epochs=1, edges=omkl.Edges(allowed=different)
+        )
         model.fit([square], [[0, 1, 2, 1]])
-        with pytest.raises(InputError, match=r"^Graph 1 has no labelling that allowed_pairs"):
+        with pytest.raises(InputError, match=r"^Graph 1 has no labelling that the allowed pairs"):
             model.predict([square, clique])
     with pytest.raises(InputError, match="No labelling is allowed"):
         model.predict_marginals([clique])
@@ -564,31 +578,36 @@ LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
         (
             [Graph(np.eye(2), [(0, 1)], directed=True)],
             [[0, 1]],
-            {"pairs": "symmetric"},
+            {"edges": omkl.Edges(pairs="symmetric")},
             "does not fit the directed",
         ),
-        ([LINE], [[0, 1]], {"pairs": "full"}, "does not fit the undirected"),
-        ([LINE], [[0, 1]], {"pairs": "some"}, "pairs"),
+        ([LINE], [[0, 1]], {"edges": omkl.Edges(pairs="full")}, "does not fit the undirected"),
+        ([LINE], [[0, 1]], {"edges": {"linear": 3}}, "kernel"),
         (
             [LINE],
             [[0, 1]],
-            {"pairs": {"linear": "potts"}},
+            {"edges": omkl.Edges(pairs={"linear": "potts"})},
             "Keys of `pairs` must be one of 'edge:linear', 'transitions'",
         ),
         (
             [LINE],
             [[0, 1]],
-            {"pairs": {"edge:linear": "some"}},
+            {"edges": omkl.Edges(pairs={"edge:linear": "some"})},
             "must be one of 'full', .* got 'some'",
         ),
-        ([LINE], [[0, 1]], {"pairs": {"transitions": "full"}}, "does not fit the undirected"),
+        (
+            [LINE],
+            [[0, 1]],
+            {"edges": omkl.Edges(pairs={"transitions": "full"})},
+            "does not fit the undirected",
+        ),
         (
             [Graph(np.eye(2), [(0, 1)])],
             [[0, 1]],
-            {"edge_kernels": "linear"},
-            "edge_kernels must be None",
+            {"edges": "linear"},
+            "Edges without features have no kernels",
         ),
-        ([LINE], [[0, 1]], {"allowed_pairs": {0: [0]}}, "must be symmetric"),
+        ([LINE], [[0, 1]], {"edges": omkl.Edges(allowed={0: [0]})}, "must be symmetric"),
     ],
 )
 def test_bad_input_is_refused(X, y, settings, message):

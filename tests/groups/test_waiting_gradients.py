@@ -58,10 +58,10 @@ def test_models_in_single_precision_are_those_in_double_precision(loss, rng):
         model = omkl.SequenceLabeler(
             ["gaussian", "gaussian:sigma2=9"],
             loss=loss,
-            dtype=dtype,
             epochs=30,
             callbacks=[last],
             random_state=0,
+            budget=omkl.Budget(dtype=dtype),
         )
         models[dtype] = model.fit(X, y)
         assert_allclose(last.norms, last.norms_of_coefficients, rtol=1e-4)
@@ -78,7 +78,8 @@ def test_models_in_single_precision_are_those_in_double_precision(loss, rng):
 
 def test_a_resumed_run_has_what_was_carried(rng, tmp_path):
     X, y = sequences(rng)
-    options = {"loss": "crf", "dtype": "float32", "epochs": 6, "random_state": 0}
+    single = omkl.Budget(dtype="float32")
+    options = {"loss": "crf", "budget": single, "epochs": 6, "random_state": 0}
     expected = omkl.SequenceLabeler(["gaussian"], **options).fit(X, y)
     killed = omkl.SequenceLabeler(["gaussian"], **options, callbacks=[Kill(130)])
     running = {"checkpoint": tmp_path / "run", "checkpoint_every": "25 rounds"}

@@ -283,7 +283,7 @@ TEMPLATES = {1: "small", 2: ["h.form m.form", "h.upos m.upos distance", "g.upos 
 def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_path):
     train, dev, calibration, test = treebanks
     parser = omkl.DependencyParser(
-        TEMPLATES[order], order=order, epochs=2, memory=10, random_state=0
+        TEMPLATES[order], epochs=2, memory=10, random_state=0, search=omkl.TreeSearch(order=order)
     )
     parser.fit(train).calibrate(dev)
     parsed = parser.parse(test)
@@ -407,7 +407,9 @@ def test_a_refused_block_of_a_stream_changes_nothing(monkeypatch):
 
 
 def test_sentences_without_the_column_are_refused(treebanks):
-    parser = omkl.DependencyParser("small", order=1, epochs=1, memory=5, random_state=0)
+    parser = omkl.DependencyParser(
+        "small", epochs=1, memory=5, random_state=0, search=omkl.TreeSearch(order=1)
+    )
     parser.fit(treebanks[0][:50]).calibrate(treebanks[1][:20])
     with pytest.raises(InputError):
         omkl.guarantee(parser, [Sentence(forms=["a", "b"])])

@@ -635,7 +635,9 @@ def test_features_of_a_large_training_set_are_never_all_in_memory(rng):
     y = rng.integers(0, 2, 5000)
     settings = {"epochs": 1, "random_state": 0, "verbose": False}
     unbounded, bounded = (
-        OnlineMKLClassifier(["gaussian:features=1000"], cache_size=size, **settings)
+        OnlineMKLClassifier(
+            ["gaussian:features=1000"], budget=omkl.Budget(cache_size=size), **settings
+        )
         for size in (100, 1)
     )
     peaks = []

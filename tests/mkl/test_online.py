@@ -37,7 +37,10 @@ from omkl.online import values_of
         omkl.OnlineMKLClassifier(),
         omkl.OnlineMKLClassifier(kernels=["linear"], loss="crf", method="rda"),
         omkl.OnlineMKLClassifier(
-            kernels=["laplacian", "b1"], regularizer="elastic-net", cache_size=0, epochs=5
+            kernels=["laplacian", "b1"],
+            regularizer="elastic-net",
+            epochs=5,
+            budget=omkl.Budget(cache_size=0),
         ),
         omkl.OnlineMKLClassifier(kernels=["gaussian"], budget=20, epochs=10),
         omkl.OnlineMKLRegressor(),
@@ -46,8 +49,8 @@ from omkl.online import values_of
             kernels=["laplacian"],
             loss="epsilon-insensitive",
             regularizer="elastic-net",
-            cache_size=0,
             epochs=8,
+            budget=omkl.Budget(cache_size=0),
         ),
     ]
 )
@@ -88,8 +91,10 @@ def test_accuracy_is_that_of_a_good_kernel_machine(load):
 
 def test_sparse_input_is_dense_input():
     X, y = load_digits(return_X_y=True)
-    dense = omkl.OnlineMKLClassifier("linear", shuffle=False, epochs=3).fit(X, y)
-    thin = omkl.OnlineMKLClassifier("linear", shuffle=False, epochs=3).fit(sparse.csr_matrix(X), y)
+    dense = omkl.OnlineMKLClassifier("linear", epochs=omkl.Passes(3, shuffle=False)).fit(X, y)
+    thin = omkl.OnlineMKLClassifier("linear", epochs=omkl.Passes(3, shuffle=False)).fit(
+        sparse.csr_matrix(X), y
+    )
     assert_array_equal(dense.decision_function(X), thin.decision_function(sparse.csr_array(X)))
     with pytest.raises(InputError, match="needs a dense array"):
         omkl.OnlineMKLClassifier("gaussian").fit(sparse.csr_matrix(X), y)
@@ -178,11 +183,11 @@ def budgeted_bank(model):
 def test_a_fit_on_arrays_is_a_stream_of_its_examples(iris):
     """Same rounds, same order, same bits, for all dual kernels of the model in one bank."""
     X, y = iris
-    options = {"budget": 15, "n_examples": len(y), "weighting": "norms"}
-    fitted = omkl.OnlineMKLClassifier(
-        KERNELS, epochs=1, shuffle=False, random_state=0, **options
-    ).fit(X, y)
-    streamed = omkl.OnlineMKLClassifier(KERNELS, **options)
+    options = {"budget": 15, "weighting": "norms"}
+    in_order = omkl.Passes(1, shuffle=False, n_examples=len(y))
+    fitted = omkl.OnlineMKLClassifier(KERNELS, epochs=in_order, random_state=0, **options).fit(X, y)
+    passes = omkl.Passes(n_examples=len(y))
+    streamed = omkl.OnlineMKLClassifier(KERNELS, epochs=passes, **options)
     for low in range(0, len(y), 20):
         streamed.partial_fit(X[low : low + 20], y[low : low + 20], classes=[0, 1, 2])
     for model in (fitted, streamed):
@@ -253,13 +258,12 @@ def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cac
         regularizer="l2",
         C=C,
         epochs=60,
-        eta0=0.3,
-        schedule="linear",
         average=None,
         fit_intercept=False,
-        cache_size=cache_size,
         verbose=False,
         random_state=0,
+        learning_rate="linear:eta0=0.3",
+        budget=omkl.Budget(cache_size=cache_size),
     ).fit(X, y)
     exact = KernelRidge(alpha=1.0 / C, kernel="precomputed").fit(kernel(X), y)
 
@@ -336,18 +340,17 @@ def test_early_stopping_keeps_the_model_of_the_best_r2(diabetes):
         "gaussian:sigma2=1",
         C=100.0,
         epochs=60,
-        early_stopping=True,
-        validation_fraction=0.3,
+        early_stopping=omkl.EarlyStopping(fraction=0.3),
         random_state=0,
     ).fit(X, y)
     scores = [record["validation_score"] for record in model.history_]
-    assert model.n_iter_ == min(60, int(np.argmax(scores)) + 1 + model.n_iter_no_change)
+    assert model.n_iter_ == min(60, int(np.argmax(scores)) + 1 + 5)
     assert max(scores) < 1.0
 
 
 def test_sparse_input_and_dicts_are_dense_input():
     X, y = load_diabetes(return_X_y=True)
-    settings = {"shuffle": False, "epochs": 2}
+    settings = {"epochs": omkl.Passes(2, shuffle=False)}
     dense = omkl.OnlineMKLRegressor("linear", **settings).fit(X, y)
     thin = omkl.OnlineMKLRegressor("linear", **settings).fit(sparse.csr_matrix(X), y)
     assert_allclose(dense.predict(X), thin.predict(sparse.csr_array(X)), rtol=1e-12)

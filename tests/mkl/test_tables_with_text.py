@@ -52,7 +52,7 @@ def test_numbers_keep_their_kernels_beside_text(table, tmp_path, reloaded):
 def test_units_of_numbers_beside_text_do_not_matter(table):
     _, mixed, y = table
     other = mixed.assign(big=mixed["big"] / 1e3, small=mixed["small"] * 1e9)
-    regressor = omkl.OnlineMKLRegressor(epochs=2, random_state=0, shuffle=False)
+    regressor = omkl.OnlineMKLRegressor(epochs=omkl.Passes(2, shuffle=False), random_state=0)
     models = [clone(regressor).fit(X, y == "in") for X in (mixed, other)]
     np.testing.assert_allclose(
         models[0].predict(mixed), models[1].predict(other), rtol=1e-6, atol=1e-6

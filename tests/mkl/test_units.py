@@ -40,7 +40,7 @@ def literally(X):
 def test_default_kernels_are_those_on_standardized_columns(table):
     X, y = table
     Z = StandardScaler().fit_transform(X)
-    parameters = {"shuffle": False, "epochs": 3, "weighting": "norms"}
+    parameters = {"epochs": omkl.Passes(3, shuffle=False), "weighting": "norms"}
     model = omkl.OnlineMKLClassifier(**parameters).fit(X, y)
     both = np.hstack([Z, (X - X.mean(axis=0)) / np.ptp(X, axis=0)])
     kernels = {
@@ -193,7 +193,7 @@ def test_numbers_of_dicts_are_the_columns_of_an_array(table):
     rows = [dict(zip("abcd", row)) for row in X.tolist()]
     rows[3]["late"] = 1.0  # in fewer than half of the rows: a sparse feature
     rows[4]["a"] = X[4, 0] = np.nan
-    parameters = {"random_state": 0, "shuffle": False, "weighting": "norms"}
+    parameters = {"random_state": 0, "epochs": omkl.Passes(shuffle=False), "weighting": "norms"}
     model = omkl.OnlineMKLRegressor(**parameters).fit(rows, y)
     assert list(model.column_scales_) == list("abcd")
     names = [

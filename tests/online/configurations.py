@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from omkl import GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import Edges, GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
 from omkl.data import Graph, Stream
 from omkl.online import MeanPolyak, driver, training_loop
 from omkl.regularizers import L1, L21, Ridge, SquaredL21
@@ -40,7 +40,7 @@ REGULARIZERS = [
 ]
 ON_COORDINATES = ["l1", "sparse-group", 0.2 * L1() + 0.5 * Ridge()]
 AVERAGES = ["quadratic", "uniform", "recent", None, "decayed:half_life=1"]
-SCHEDULES = [None, "sqrt", "inverse-time", "linear", "polyak"]
+RATES = ["auto", 0.3, "inverse-time:eta0=0.3", "linear:eta0=0.3", MeanPolyak()]
 
 
 class Configuration(NamedTuple):
@@ -81,17 +81,13 @@ def rows(rng, kind, n=N):
 
 def shared_options(rng):
     """Draw settings that all online estimators have."""
-    schedule = one_of(rng, SCHEDULES)
     regularizer = one_of(rng, REGULARIZERS)
-    if schedule == "polyak":
-        schedule = MeanPolyak()
     return {
         "regularizer": regularizer,
         "method": one_of(rng, ["fobos", "fobos", "rda"]),
         "weighting": one_of(rng, ["norms", "out-of-sample", "auto"]) if regularizer else "norms",
         "average": one_of(rng, AVERAGES),
-        "eta0": "auto" if schedule is None or isinstance(schedule, MeanPolyak) else 0.3,
-        "schedule": schedule,
+        "learning_rate": one_of(rng, RATES),
         "C": float(10.0 ** rng.integers(-1, 4)),
         "epochs": int(rng.integers(1, 4)),
         "radius": one_of(rng, [None, 0.5]),
@@ -252,12 +248,10 @@ def drift_configuration(rng):
         "kernels": kernels,
         "average": one_of(rng, ["quadratic", "uniform", "recent", "auto"]),
         "regularizer": one_of(rng, ["mkl", "block1", "uniform", None]),
-        "schedule": one_of(rng, [None, "polyak"]),
         "C": 10.0,
         "random_state": 0,
+        "learning_rate": one_of(rng, ["auto", "mean-polyak"]),
     }
-    if options["schedule"] == "polyak":
-        options["schedule"] = MeanPolyak()
     options["weighting"] = one_of(rng, ["norms", "auto"]) if options["regularizer"] else "norms"
     if len(kernels) == 2 and kernels[1] == "gaussian":
         options["budget"] = 40
@@ -371,8 +365,9 @@ def graph_configuration(rng):
     n_labels = int(rng.integers(2, 5))
     directed, doubled = bool(rng.integers(2)), bool(rng.integers(2))
     edge_features = one_of(rng, [None, "vectors", "words"])
+    edge_kernels = None
     if edge_features == "vectors":
-        options["edge_kernels"] = one_of(rng, [["linear"], ["linear", "gaussian:features=6"]])
+        edge_kernels = one_of(rng, [["linear"], ["linear", "gaussian:features=6"]])
     share_known = one_of(rng, [0.6, 1.0, 1.0])
     X, y = [], []
     for _ in range(N // 8):
@@ -390,8 +385,11 @@ def graph_configuration(rng):
     labeler = GraphLabeler(
         one_of(rng, KERNELS[:3]),
         loss=one_of(rng, LABEL_LOSSES),
-        transitions=one_of(rng, ["free", "regularized", None]),
-        pairs=one_of(rng, [None, "equal", "potts"]),
+        edges=Edges(
+            edge_kernels,
+            pairs=one_of(rng, [None, "equal", "potts"]),
+            transitions=one_of(rng, ["free", "regularized", None]),
+        ),
         **options,
     )
     labels = [f"L{c}" for c in range(n_labels)]

@@ -8,6 +8,8 @@ from numba import config
 from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl import (
+    Budget,
+    Edges,
     GraphLabeler,
     OnlineMKLClassifier,
     OnlineMKLRegressor,
@@ -170,7 +172,10 @@ def test_graphs_that_are_chains_are_learned_in_compiled_calls(
 
     def train_one():
         labeler = GraphLabeler(
-            ["linear", "gaussian:features=8"], loss=loss, transitions=transitions, random_state=0
+            ["linear", "gaussian:features=8"],
+            Edges(transitions=transitions),
+            loss=loss,
+            random_state=0,
         )
         for low in (0, 20):
             labeler.partial_fit(
@@ -228,7 +233,9 @@ def test_features_that_do_not_fit_into_memory_are_those_of_the_trainer(n_columns
             "polynomial:degree=2,features=30",
             "gaussian:features=20,map=nystrom",
         ]
-        model = SequenceLabeler(kernels, regularizer="block1", random_state=0, cache_size=0)
+        model = SequenceLabeler(
+            kernels, regularizer="block1", random_state=0, budget=Budget(cache_size=0)
+        )
         return model.partial_fit(X[:30], y[:30], classes=[0, 1]).partial_fit(X[30:], y[30:])
 
     assert_same_model(*trained_both_ways(train_one, monkeypatch), X)

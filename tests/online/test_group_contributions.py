@@ -116,7 +116,7 @@ def averaged_norms(model, kernels):
         {"method": "rda"},
         {"average": None},
         {"average": "decayed"},
-        {"cache_size": 0},
+        {"budget": omkl.Budget(cache_size=0)},
         {"budget": 20},
         {"loss": "crf"},
     ],
@@ -167,12 +167,14 @@ def fitted(kind):
             "h.upos m.upos",
             "h.xpos between.upos m.xpos",
         ]
-        model = omkl.DependencyParser(templates, epochs=2, memory=5, labeled=False, random_state=0)
+        model = omkl.DependencyParser(
+            templates, epochs=2, memory=5, random_state=0, trees=omkl.TreeForm(labeled=False)
+        )
         return model.fit(treebank[:100]), (treebank[100:],)
     if kind == "labeler":
         X, y = zip(*(rows(5, 3, seed) for seed in range(40)))
         model = omkl.SequenceLabeler(
-            KERNELS, epochs=3, random_state=0, transitions_by_position=True
+            KERNELS, epochs=3, random_state=0, transitions=omkl.Transitions(by_position=True)
         )
         return model.fit(X[:25], y[:25]), (X[25:], y[25:])
     if kind == "dicts":

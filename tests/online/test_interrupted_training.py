@@ -132,7 +132,7 @@ def test_a_diverging_model_names_the_same_round(monkeypatch):
     )
 
     def train_one():
-        model = OnlineMKLRegressor(eta0=1e50, schedule="constant", regularizer=None)
+        model = OnlineMKLRegressor(regularizer=None, learning_rate="constant:eta0=1e50")
         with pytest.raises(DivergenceError) as caught, np.errstate(all="ignore"):
             model.partial_fit(X, y)
         messages.append(str(caught.value))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from omkl import OnlineMKLClassifier, OnlineMKLRegressor
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, Passes
 from omkl.exceptions import InputError
 from omkl.losses import Perceptron, PointwiseLoss, Squared, StructuredLoss
 from omkl.online import driver
@@ -193,10 +193,10 @@ def test_errors_of_their_functions_reach_the_user(rows, callbacks, function, err
         "regularizer": OwnLasso(),
         "weighting": "norms",
         "fit_intercept": False,
-        "shuffle": False,
+        "epochs": Passes(shuffle=False),
     }
     model = OnlineMKLRegressor(
-        ["linear"], loss=Failing(), eta0=1e-3, callbacks=callbacks, **options
+        ["linear"], loss=Failing(), callbacks=callbacks, learning_rate=1e-3, **options
     )
     with pytest.raises(error, match=message):
         model.fit(X, y)

@@ -42,7 +42,7 @@ def parser(templates=GRAMMAR, **settings):
 
 @pytest.fixture(scope="module")
 def fitted(grammar):
-    return parser(likely=0.9).fit(grammar[0])
+    return parser(search=omkl.TreeSearch(likely=0.9)).fit(grammar[0])
 
 
 def mask_of(x):
@@ -185,21 +185,24 @@ def test_unknown_heads_are_those_of_the_best_tree_that_agrees(grammar, fitted):
                 others = np.arange(len(scores)) != head
                 scores[others, word] = -np.inf
         assert np.array_equal(NonProjectiveTree().decode(scores), tree)
-    parser(likely=0.5).fit(gold)
+    parser(search=omkl.TreeSearch(likely=0.5)).fit(gold)
 
 
 def test_the_first_parser_is_small_and_quick(grammar):
     train, _ = grammar
-    quick = parser(likely=0.9, single_root=False, random_state=4).fit(train[:60])
+    quick = parser(
+        random_state=4, search=omkl.TreeSearch(likely=0.9), trees=omkl.TreeForm(single_root=False)
+    ).fit(train[:60])
     settings = {
         "C": 1.0,
         "epochs": 3,
-        "labeled": False,
-        "single_root": False,
+        "trees": omkl.TreeForm(single_root=False, labeled=False),
         "random_state": 4,
         "memory": 20,
     }
-    small = omkl.DependencyParser("small", order=1, **settings).fit(train[:60])
+    small = omkl.DependencyParser("small", search=omkl.TreeSearch(order=1), **settings).fit(
+        train[:60]
+    )
     assert np.array_equal(quick.first_.parse(train).heads, small.parse(train).heads)
 
 
@@ -267,16 +270,26 @@ def test_advice_comes_from_parsers_that_have_not_seen_the_sentence(grammar):
         ({"likely": 0.9, "folds": 1}, "fit", 60, "folds"),
         ({"likely": 0.9}, "fit", 1, "folds must be"),
         ({"likely": 0.9}, "partial_fit", 20, "likely=None"),
+        ({"decode": "best"}, "fit", 20, "decode must be"),
     ],
 )
 def test_bad_settings_are_refused(grammar, settings, method, n, message):
+    search = dict(settings)
+    templates = search.pop("templates", GRAMMAR)
+
+    def train():
+        estimator = parser(templates, search=omkl.TreeSearch(**search))
+        getattr(estimator, method)(grammar[0][:n])
+
     with pytest.raises(InputError, match=message):
-        getattr(parser(**settings), method)(grammar[0][:n])
+        train()
 
 
 def test_a_parser_with_a_first_parser_learns_from_all_sentences_at_once(grammar):
     with pytest.raises(InputError, match="give them to fit"):
-        parser(likely=0.9, epochs=1).fit(grammar[0][:30]).partial_fit(grammar[0][30:40])
+        parser(epochs=1, search=omkl.TreeSearch(likely=0.9)).fit(grammar[0][:30]).partial_fit(
+            grammar[0][30:40]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +360,7 @@ def test_calibrated_probabilities_are_the_shares_that_are_right(models, grammar_
     with pytest.raises(InputError, match="after calibrate"):
         uncalibrated.parse(test, confidence=True)
     with pytest.raises(InputError, match="after calibrate"):
-        uncalibrated.set_params(decode="marginal").parse(test)
+        uncalibrated.set_params(search=omkl.TreeSearch(decode="marginal")).parse(test)
 
 
 def test_held_out_sentences_calibrate_and_files_keep_it(grammar_and_held_out, reloaded):
@@ -369,13 +382,13 @@ def test_the_tree_of_minimum_risk_is_that_of_the_marginals(name, models, grammar
     test = grammar_and_held_out[2]
     structure = NonProjectiveTree()
     decoded = [structure.decode(marginals.arcs) for marginals in model.predict_marginals(test)]
-    model.set_params(decode="marginal")
+    model.set_params(search=omkl.TreeSearch(decode="marginal"))
     try:
         assert all(np.array_equal(a, b) for a, b in zip(model.predict(test), decoded))
     finally:
-        model.set_params(decode="map")
+        model.set_params(search=omkl.TreeSearch())
     with pytest.raises(InputError, match="decode must be one of"):
-        decoder(decode="best").fit(grammar_and_held_out[0][:20]).parse(test)
+        decoder(search=omkl.TreeSearch(decode="best")).fit(grammar_and_held_out[0][:20]).parse(test)
 
 
 def test_the_best_parses_come_in_order(models, grammar_and_held_out):
@@ -474,7 +487,7 @@ def test_confidence_is_noted_beside_what_misc_has(models, grammar_and_held_out):
 
 def test_the_margin_of_second_order_ignores_arcs_that_are_not_likely(grammar):
     templates = [*GRAMMAR, "g.upos h.upos m.upos", "s.upos m.upos"]
-    model = parser(templates, likely=0.9).fit(grammar[0])
+    model = parser(templates, search=omkl.TreeSearch(likely=0.9)).fit(grammar[0])
     selections = [stage.model_.codec.stage.selection for stage in (model, model.first_)]
     assert all(0 < selection.margin < np.inf for selection in selections)
     assert [selection.most for selection in selections] == [8, None]

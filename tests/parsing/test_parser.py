@@ -38,11 +38,12 @@ def test_mkl_finds_the_informative_templates(grammar, loss, method):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"projective": True}, {"loss": "perceptron"}, {"regularizer": "l2"}]
+    "settings",
+    [{}, {"trees": omkl.TreeForm(projective=True)}, {"loss": "perceptron"}, {"regularizer": "l2"}],
 )
 def test_parses_are_trees_with_one_root(grammar, settings):
     train, test = grammar
-    if settings.get("projective"):
+    if "trees" in settings:
         train = synthetic_treebank(200, informative=INFORMATIVE, projective=True, random_state=1)
     parsed = parser(INFORMATIVE, **settings).fit(train[:200]).parse(test)
     # from_sentences checks the trees
@@ -59,7 +60,7 @@ def test_several_roots():
         heads = [int(tag == "CHILD") for tag in upos]
         sentences.append(Sentence(forms=upos, upos=upos, heads=heads, deprels=["dep"] * len(upos)))
     templates = ["h.upos m.upos direction"]
-    free = parser(templates, single_root=False).fit(sentences)
+    free = parser(templates, trees=omkl.TreeForm(single_root=False)).fit(sentences)
     assert free.score(sentences) > 0.85
     assert any(sentence.heads.count(0) > 1 for sentence in free.parse(sentences))
     with pytest.raises(InputError, match="single_root=True"):
@@ -72,7 +73,7 @@ def test_relations_are_learned(grammar):
     scores = parser(INFORMATIVE).fit(train).evaluate(test)
     # relations need the right head, and follow its tag and the modifier's 19 times out of 20
     assert 0.8 * scores["uas"] < scores["las"] <= scores["uas"]
-    unlabeled = parser(INFORMATIVE, labeled=False).fit(train)
+    unlabeled = parser(INFORMATIVE, trees=omkl.TreeForm(labeled=False)).fit(train)
     assert unlabeled.evaluate(test)["las"] is None
     assert set(unlabeled.parse(test)[0].deprels) == {"_"}
 
@@ -213,10 +214,10 @@ def test_partial_trees_that_fit_no_tree(tmp_path):
             parser(["m.form"]).fit([wrong])
     crossing = [sentence(3, 4, None, None), sentence(None, 3, None, 0)]
     with pytest.warns(DataWarning, match="1 of 2 sentences are not projective"):
-        parser(["m.form"], projective=True).fit(crossing)
+        parser(["m.form"], trees=omkl.TreeForm(projective=True)).fit(crossing)
     blocked = [sentence(None, 0, None, 1), sentence(None, 3, None, 0)]  # an arc over the only root
     with pytest.warns(DataWarning, match="1 of 2 sentences are not projective"):
-        parser(["m.form"], projective=True).fit(blocked)
+        parser(["m.form"], trees=omkl.TreeForm(projective=True)).fit(blocked)
 
 
 @pytest.mark.slow
@@ -250,7 +251,7 @@ CYCLE = [Sentence(forms=["a", "b", "c"], heads=[2, 1, 0])]
     [
         ({"memory": 0}, None, "memory must be"),
         ({"memory": 0.001}, None, "allow more"),
-        ({"dtype": "int8"}, None, "dtype must be"),
+        ({"trees": "projective"}, None, "trees must be a TreeForm"),
         ({"C": -1}, None, "C must be"),
         ({"templates": "nothing507"}, None, "must be a file, one of"),
         ({"loss": "likelihood"}, None, "Unknown loss"),

@@ -68,7 +68,7 @@ def same_trees(one, other, treebank):
 def test_parts_tell_what_arcs_cannot(treebanks, fitted):
     train, test = treebanks
     with pytest.warns(DataWarning, match="leaves out 4 templates"):
-        arcs = parser(order=1).fit(train)
+        arcs = parser(search=omkl.TreeSearch(order=1)).fit(train)
     assert arcs.templates_.names == list(ARCS)
     assert arcs.score(test) < 0.85
     assert same_trees(arcs, fitted.first_, test)
@@ -116,7 +116,7 @@ def test_model_files_hold_both_orders(treebanks, fitted, tmp_path, training):
     loaded = omkl.load(tmp_path / "parser.omkl")
     assert same_trees(loaded, fitted, treebanks[1])
     assert loaded.template_weights_ == pytest.approx(fitted.template_weights_)
-    assert loaded.order == 2
+    assert loaded.search.order == 2
 
 
 def test_pruning_ranks_arcs_and_parts_together(treebanks, fitted):
@@ -191,7 +191,7 @@ def test_probabilities_are_better_than_those_of_the_first_order(treebanks):
     confident = model.parse(test[:3], confidence=True)
     assert all("HeadConf=" in misc for misc in confident[0].misc)
     before = first.score(test)
-    assert model.set_params(decode="marginal").score(test) > before + 0.02
+    assert model.set_params(search=omkl.TreeSearch(decode="marginal")).score(test) > before + 0.02
 
 
 def test_partial_trees_and_weights(treebanks):
@@ -201,8 +201,8 @@ def test_partial_trees_and_weights(treebanks):
     with pytest.warns(UserWarning, match="have no head"):
         model = parser().fit(partial)
     assert model.score(test) > 0.95
-    twice = parser(shuffle=False, epochs=1).fit(train[:60], sample_weight=np.ones(60))
-    assert same_trees(twice, parser(shuffle=False, epochs=1).fit(train[:60]), test)
+    twice = parser(epochs=omkl.Passes(1, shuffle=False)).fit(train[:60], sample_weight=np.ones(60))
+    assert same_trees(twice, parser(epochs=omkl.Passes(1, shuffle=False)).fit(train[:60]), test)
 
 
 @pytest.mark.slow
@@ -231,7 +231,10 @@ def test_an_interrupted_training_goes_on_where_it_was(treebanks, fitted, tmp_pat
 @pytest.mark.parametrize("projective", [True, False])
 def test_projective_trees_and_several_roots(treebanks, projective):
     train, test = treebanks
-    model = parser(projective=projective, single_root=False, likely=0.95).fit(train)
+    model = parser(
+        search=omkl.TreeSearch(likely=0.95),
+        trees=omkl.TreeForm(projective=projective, single_root=False),
+    ).fit(train)
     assert model.score(test) > 0.95
     assert model.model_.codec.structure.projective == projective
     assert model.first_.first_.templates_.names[0] == "h.upos m.upos direction"
@@ -250,7 +253,6 @@ def test_short_and_long_sentences(fitted):
     ("settings", "message"),
     [
         ({"loss": "crf"}, "set order=1"),
-        ({"order": 3}, "order"),
         ({"templates": ["g.upos m.upos"]}, "template of arcs"),
         ({"templates": ["h.upos", "g.colour m.upos"]}, "no field 'colour'"),
         ({"templates": ["h.upos", "g.upos s.upos"]}, "only one of g, s and between"),
@@ -271,7 +273,9 @@ def test_streams_are_refused(treebanks, tmp_path):
         parser().fit(stream_conllu(path, block_size=10))
     with pytest.raises(InputError, match="set order=1"):
         parser().partial_fit(train[:10])
-    assert parser(order=1).partial_fit(train[:10]).templates_.names == list(ARCS)
+    assert parser(search=omkl.TreeSearch(order=1)).partial_fit(train[:10]).templates_.names == list(
+        ARCS
+    )
 
 
 def test_templates_are_sorted_by_part():
@@ -286,10 +290,12 @@ def test_templates_are_sorted_by_part():
 def test_the_parser_of_arcs_has_no_parameters_of_the_whole(treebanks):
     train, test = treebanks
     stopped = parser(
-        decode="marginal", early_stopping=True, callbacks=[lambda trainer, record: False]
+        early_stopping=True,
+        callbacks=[lambda trainer, record: False],
+        search=omkl.TreeSearch(decode="marginal"),
     )
     model = stopped.fit(train[:120], validation=test[:50])
-    assert model.first_.decode == "map"
+    assert model.first_.search == omkl.TreeSearch(order=1)
     assert model.first_.early_stopping is False
     assert model.first_.callbacks is None
     assert model.temperature_ is not None

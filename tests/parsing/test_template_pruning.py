@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from omkl import TreeSearch
 from omkl.data import Sentence, Stream, Treebank, stream_conllu, synthetic_treebank, write_treebank
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups import TemplateSet
@@ -286,7 +287,9 @@ def test_the_first_sentences_of_a_stream_decide(treebank, tmp_path):
     with pytest.warns(
         DataWarning, match="the first 50 sentences: UPOS is read in place of XPOS"
     ) as caught:
-        model = parser("auto", epochs=1, order=1).fit(stream_conllu(path, block_size=50))
+        model = parser("auto", epochs=1, search=TreeSearch(order=1)).fit(
+            stream_conllu(path, block_size=50)
+        )
     assert len(caught) == 1
     assert "xpos" not in model.templates_.fields + model.model_.codec.relations.templates.fields
     with pytest.warns(DataWarning, match="the first 10 sentences") as caught:

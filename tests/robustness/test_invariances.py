@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from omkl import (
+    Budget,
     GroupLasso,
     GroupLassoCV,
     MKLClassifier,
@@ -17,6 +18,7 @@ from omkl import (
     MKLRegressorCV,
     OnlineMKLClassifier,
     OnlineMKLRegressor,
+    Passes,
     SparseLogisticRegression,
 )
 from omkl.kernels import Gaussian, Linear, Polynomial
@@ -169,7 +171,7 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
         assert abs(permuted.kernel_weights_[kernel] - weight) < 0.02
     check(make(KERNELS).fit(X[rows], y[rows]))
     check(make(KERNELS).fit(X[:, columns], y), new[:, columns])
-    check(make(KERNELS).set_params(dtype="float64").fit(np.asfortranarray(X), y))
+    check(make(KERNELS).set_params(budget=Budget(dtype="float64")).fit(np.asfortranarray(X), y))
     if draw is ternary:
         others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
         check(
@@ -244,7 +246,7 @@ def test_online_machines_are_invariant_to_order(method, loss):
         X, y = regression(rng)
     X = X / np.abs(X).max(axis=0)
     make = lambda kernels, shuffle=False: kind(  # noqa: E731
-        kernels, loss=loss, method=method, epochs=3, shuffle=shuffle, random_state=0
+        kernels, loss=loss, method=method, epochs=Passes(3, shuffle=shuffle), random_state=0
     )
     plain = make(KERNELS).fit(X, y)
     expected = answers(plain, X)

@@ -82,7 +82,7 @@ def test_files_may_name_components_only(saved, target, tmp_path):
             **manifest,
             "parameters": {
                 **manifest["parameters"],
-                "eta0": {"part": part, "parameters": parameters},
+                "learning_rate": {"part": part, "parameters": parameters},
             },
         }
         with pytest.raises(ModelFileError):
@@ -91,7 +91,9 @@ def test_files_may_name_components_only(saved, target, tmp_path):
     learned = {"part": "kernels.Linear", "parameters": {}, "learned": {"raw": 3}}
     with pytest.raises(ModelFileError, match="learns"):
         load(
-            target, {**manifest, "parameters": {**manifest["parameters"], "eta0": learned}}, arrays
+            target,
+            {**manifest, "parameters": {**manifest["parameters"], "learning_rate": learned}},
+            arrays,
         )
     attributes = {**manifest["attributes"], "predict": 3}
     with pytest.raises(ModelFileError, match="the attribute 'predict'"):
@@ -283,7 +285,13 @@ KINDS = {
         ROWS_OF_3[:, 0],
     ),
     "words": (Labeler(epochs=2, random_state=0), SENTENCES, TAGS),
-    "trigrams": (Labeler(["linear", "gaussian"], order=2, epochs=2, random_state=0), VECTORS, TAGS),
+    "trigrams": (
+        Labeler(
+            ["linear", "gaussian"], epochs=2, random_state=0, transitions=omkl.Transitions(order=2)
+        ),
+        VECTORS,
+        TAGS,
+    ),
     "parser": (omkl.DependencyParser("small", memory=1, epochs=1, random_state=0), TREES, None),
 }
 

@@ -17,6 +17,8 @@ from omkl import (
     OnlineMKLClassifier,
     OnlineMKLRegressor,
     SequenceLabeler,
+    TreeForm,
+    TreeSearch,
     select_groups,
 )
 from omkl.data import Sentence, Treebank, write_treebank
@@ -204,7 +206,11 @@ def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
     treebank, path = Treebank.from_sentences(sentences), tmp_path / "train.conllu"
     write_treebank(path, treebank)
     parser = DependencyParser(
-        ["h.form m.form", "h.upos m.upos"], order=1, labeled=False, memory=4, random_state=0
+        ["h.form m.form", "h.upos m.upos"],
+        memory=4,
+        random_state=0,
+        search=TreeSearch(order=1),
+        trees=TreeForm(labeled=False),
     )
     settings = {"method": "stability", "n_pairs": 2, "max_false": 2.0, "random_state": 0}
     assert select_groups(parser, path, **settings) == select_groups(parser, treebank, **settings)
@@ -223,7 +229,13 @@ def test_useless_templates_are_not_selected():
         forms = ["root" if head == 0 else f"w{rng.integers(5)}" for head in heads]
         sentences.append(Sentence(forms=forms, upos=tags.tolist(), heads=heads, misc=misc))
     templates = ["h.form m.form", *(f"h.misc:N{k} m.upos" for k in range(10))]
-    parser = DependencyParser(templates, order=1, labeled=False, memory=4, random_state=0)
+    parser = DependencyParser(
+        templates,
+        memory=4,
+        random_state=0,
+        search=TreeSearch(order=1),
+        trees=TreeForm(labeled=False),
+    )
     selection = select_groups(parser, Treebank.from_sentences(sentences), fdr=0.9, random_state=0)
     assert max(selection.statistics, key=selection.statistics.get) == "h.form m.form"
 

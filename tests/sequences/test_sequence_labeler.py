@@ -74,9 +74,9 @@ def test_transitions_by_position_learn_a_format(rng):
     y = [[int(a), int(a), 0, int(b)] for a, b in rng.integers(0, 3, size=(60, 2))]
     X = [np.eye(3)[labels] * [[1.0], [0.0], [0.0], [1.0]] for labels in y]
     shared = omkl.SequenceLabeler("linear", random_state=0).fit(X, y)
-    by_position = omkl.SequenceLabeler("linear", transitions_by_position=True, random_state=0).fit(
-        X, y
-    )
+    by_position = omkl.SequenceLabeler(
+        "linear", random_state=0, transitions=omkl.Transitions(by_position=True)
+    ).fit(X, y)
     assert by_position.score(X, y) == 1.0 > shared.score(X, y)
     assert by_position.transitions_.shape == (4, 3, 3)
     # longer and shorter sequences than any in training, in one batch
@@ -332,11 +332,9 @@ def test_bad_data_is_refused(X, y, named):
             for value in (["gausian"], ["linear", "linear"], [], ["gaussian:explicit=True"])
         ),
         {"kernels": ["linear:on=pixels"]},
-        {"schedule": "constant"},
+        {"learning_rate": "often"},
+        {"learning_rate": 0},
         {"transitions": "yes"},
-        {"transitions": None, "transitions_by_position": True},
-        {"dtype": "int8"},
-        {"early_stopping": True, "validation_fraction": 1.0},
         {"early_stopping": True},
         {"cost": np.ones((2, 2))},
         {"regularizer": "l1", "kernels": ["gaussian"]},
@@ -346,6 +344,56 @@ def test_bad_data_is_refused(X, y, named):
 def test_bad_parameters_are_refused(parameters):
     with pytest.raises(InputError):
         omkl.SequenceLabeler(**parameters).fit(X1, Y1)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (omkl.Transitions, {"scores": "some"}),
+        (omkl.Transitions, {"scores": None, "by_position": True}),
+        (omkl.Transitions, {"order": 3}),
+        (omkl.Budget, {"dtype": "int8"}),
+        (omkl.Budget, {"support_vectors": 0}),
+        (omkl.Budget, {"cache_size": -1}),
+        (omkl.EarlyStopping, {"fraction": 1.0}),
+        (omkl.EarlyStopping, {"patience": 0}),
+        (omkl.Passes, {"epochs": 0}),
+        (omkl.Passes, {"shuffle": "sometimes"}),
+        (omkl.Passes, {"n_examples": 0}),
+        (omkl.Edges, {"sweeps": 0}),
+        (omkl.Edges, {"pairs": "some"}),
+        (omkl.TreeForm, {"projective": "maybe"}),
+        (omkl.TreeSearch, {"order": 3}),
+        (omkl.TreeSearch, {"decode": "best"}),
+    ],
+)
+def test_bad_options_are_refused_by_name_when_they_are_made(options, settings):
+    with pytest.raises(InputError, match=list(settings)[-1]):
+        options(**settings)
+    made = options()
+    assert made == options()
+    assert repr(made) == f"{options.__name__}()"
+
+
+def test_settings_of_options_can_be_searched():
+    labeler = omkl.SequenceLabeler(transitions=omkl.Transitions(order=2), loss="crf")
+    shared = labeler.transitions
+    labeler.set_params(transitions__allowed="BIO", epochs=omkl.Passes(3))
+    assert labeler.transitions == omkl.Transitions(allowed="BIO", order=2)
+    assert shared == omkl.Transitions(order=2)
+    assert labeler.get_params()["transitions__order"] == 2
+    assert labeler.get_params()["epochs__shuffle"] is True
+    for name in ("budget__cache_size", "transitions__colour"):
+        with pytest.raises(InputError, match=f"Invalid parameter '{name}'"):
+            labeler.set_params(**{name: 3})
+    with pytest.raises(InputError, match="order must be"):
+        labeler.set_params(transitions__order=3)
+
+
+@pytest.mark.parametrize("name", ["epochs", "early_stopping", "budget", "transitions"])
+def test_options_of_another_parameter_are_refused(name):
+    with pytest.raises(InputError, match=f"{name} must be a"):
+        omkl.SequenceLabeler(**{name: omkl.TreeForm()}).fit(X1, Y1)
 
 
 def test_gold_labels_that_were_never_seen_are_wrong_and_named_once(data):
@@ -421,7 +469,10 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
     strange = [rng.normal(size=(6, 4)) for _ in range(40)]
     settings = {"loss": loss, "epochs": 5, "random_state": 0}
     labeler = omkl.SequenceLabeler(
-        "linear", transitions=transitions, allowed_transitions="BIO", regularizer="l2", **settings
+        "linear",
+        regularizer="l2",
+        transitions=omkl.Transitions(transitions, allowed="BIO"),
+        **settings,
     ).fit(X, y)
     predicted = labeler.predict(strange)
     assert not any(map(breaks_bio, predicted))
@@ -447,7 +498,7 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
 )
 def test_training_labels_that_break_transitions_are_refused(allowed, labels, message):
     with pytest.raises(InputError, match=f"(?i){message}"):
-        omkl.SequenceLabeler(allowed_transitions=allowed).fit(
+        omkl.SequenceLabeler(transitions=omkl.Transitions(allowed=allowed)).fit(
             [["a", "b", "c"]] * 2, [["B-X", "I-X", "O"], labels]
         )
 
@@ -473,7 +524,9 @@ def allowed_labellings(constraints, classes):
 
 def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
     X, y = chunks
-    labeler = omkl.SequenceLabeler(epochs=5, allowed_transitions="BIO", random_state=0).fit(X, y)
+    labeler = omkl.SequenceLabeler(
+        epochs=5, random_state=0, transitions=omkl.Transitions(allowed="BIO")
+    ).fit(X, y)
     x = ["Ann", "saw", "Rome", "Oslo"]
     potentials = next(potentials_of(labeler.model_, [x]))
     chain = labeler.structure_
@@ -496,7 +549,9 @@ def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
 
 
 def test_constraints_that_contradict_are_refused(chunks):
-    labeler = omkl.SequenceLabeler(epochs=2, allowed_transitions="BIO", random_state=0).fit(*chunks)
+    labeler = omkl.SequenceLabeler(
+        epochs=2, random_state=0, transitions=omkl.Transitions(allowed="BIO")
+    ).fit(*chunks)
     for method in (labeler.predict, labeler.predict_nbest):
         with pytest.raises(InputError, match="Sequence 1 has no labelling"):
             method([["a"], ["Ann", "saw"]], labels=[[None], ["O", "I-PER"]])
@@ -532,7 +587,12 @@ def test_none_is_an_unknown_label_and_no_class(rng, loss):
     """Removing a third of the labels costs little; sequences without labels change nothing."""
     X, y = chunked(rng, 200)
     partial = [[label if rng.random() < 0.67 else None for label in labels] for labels in y]
-    settings = {"loss": loss, "epochs": 5, "random_state": 0, "allowed_transitions": "BIO"}
+    settings = {
+        "loss": loss,
+        "epochs": 5,
+        "random_state": 0,
+        "transitions": omkl.Transitions(allowed="BIO"),
+    }
     accuracy_of_all_labels = (
         omkl.SequenceLabeler(**settings).fit(X[:150], y[:150]).score(X[150:], y[150:])
     )

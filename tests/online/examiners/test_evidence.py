@@ -81,7 +81,11 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
     elif kind == "maps":
         model = omkl.OnlineMKLClassifier([f"{k},features=20" for k in kernels], **options).fit(X, y)
     else:
-        more = {"cached": {}, "expansion": {"cache_size": 0}, "budget": {"budget": 30}}[kind]
+        more = {
+            "cached": {},
+            "expansion": {"budget": omkl.Budget(cache_size=0)},
+            "budget": {"budget": 30},
+        }[kind]
         model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
     # later passes bring no new examples
     first = told[: len(told) // 2 if kind == "sequences" else len(X)]
@@ -158,19 +162,24 @@ def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
     "options",
     [
         {},
-        {"schedule": "linear", "eta0": 0.1},
-        {"schedule": "sqrt", "eta0": 0.1},
+        {"learning_rate": "linear:eta0=0.1"},
+        {"learning_rate": "sqrt:eta0=0.1"},
         {"average": "decayed:half_life=90"},
     ],
 )
 def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_left(options):
     X, y = interaction(300)
-    options = {"random_state": 0, "shuffle": False, **options}
+    options = {"random_state": 0, **options}
     model = omkl.OnlineMKLClassifier(
-        [USEFUL, *JUNK], weighting="out-of-sample", epochs=5, **options
+        [USEFUL, *JUNK],
+        weighting="out-of-sample",
+        epochs=omkl.Passes(5, shuffle=False),
+        **options,
     ).fit(X, y)
     assert model.kernel_weights_[USEFUL] == 1.0
-    alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=4, **options).fit(X, y)
+    in_order = omkl.Passes(4, shuffle=False)
+    alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=in_order, **options)
+    alone.fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
     assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
     assert [record["rate"] for record in model.history_[1:]] == [
@@ -195,11 +204,11 @@ def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_b
         ("classes", {"regularizer": "l2"}),
         ("classes", {"regularizer": "group-lasso"}),
         ("classes", {"regularizer": "elastic-net"}),
-        ("classes", {"method": "rda", "eta0": 0.1}),
+        ("classes", {"method": "rda", "learning_rate": 0.1}),
         ("classes", {"epochs": 1}),
         ("classes", {"epochs": 1, "average": "last"}),
         ("classes", {"average": "last"}),
-        ("classes", {"cache_size": 0, "epochs": 4}),
+        ("classes", {"epochs": 4, "budget": omkl.Budget(cache_size=0)}),
         ("classes", {"budget": 60}),
         ("classes", {"radius": 3.0}),
         ("classes", {"loss": "crf"}),
@@ -233,7 +242,7 @@ def test_useless_groups_are_left_out_whatever_trains_them(kind, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"cache_size": 0}, {"budget": 60}])
+@pytest.mark.parametrize("options", [{}, {"budget": omkl.Budget(cache_size=0)}, {"budget": 60}])
 def test_what_is_left_out_is_not_computed_any_more(options):
     X, y = interaction(400)
     rounds_before, rounds = [], []
@@ -389,11 +398,17 @@ def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(
     )
     X, y = interaction(60, 23)
     specs = [USEFUL, *FEW]
-    options = {"random_state": 0, "epochs": 1, "shuffle": False, "weighting": "out-of-sample"}
+    options = {
+        "random_state": 0,
+        "epochs": omkl.Passes(1, shuffle=False),
+        "weighting": "out-of-sample",
+    }
     monkeypatch.setattr(
         Evidence, "useful", lambda evidence: np.ones(len(evidence.sums), dtype=bool)
     )
-    separate = omkl.OnlineMKLClassifier(specs, cache_size=cache_size, **options).fit(X, y)
+    separate = omkl.OnlineMKLClassifier(
+        specs, budget=omkl.Budget(cache_size=cache_size), **options
+    ).fit(X, y)
     averaged = omkl.OnlineMKLClassifier([Average(specs)], **options).fit(X, y)
     np.testing.assert_allclose(
         separate.decision_function(X), averaged.decision_function(X), rtol=1e-6, atol=1e-8
