@@ -75,7 +75,11 @@ def select_templates(
 
     def train(stage: str, templates: TemplateSet, chosen: np.ndarray, **settings: str) -> Any:
         weights = None if data.weights is None else data.weights[chosen]
-        settings_of_stage = {"templates": templates, "keep": None, "trees__labeled": False}
+        settings_of_stage: dict[str, Any] = {
+            "templates": templates,
+            "keep": None,
+            "trees__labeled": False,
+        }
         settings_of_stage |= settings
         with warnings.catch_warnings():  # the final training gives the same warnings
             warnings.simplefilter("ignore", DataWarning)
