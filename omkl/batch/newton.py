@@ -88,8 +88,6 @@ class DualLoss:
         The :math:`s_p`.
     low, high : arrays of shape (P, N)
         Bounds of the variables, maybe infinite.
-    has_low, has_high : bool arrays of shape (P, N)
-        Whether these bounds are finite.
     n_bounds : int
         Number of finite bounds.
     """
@@ -105,9 +103,9 @@ class DualLoss:
             self.signs = np.array([[1.0]])
             self.low = low[None]
             self.high = high[None]
-        self.has_low = np.isfinite(self.low)
-        self.has_high = np.isfinite(self.high)
-        self.n_bounds = int(self.has_low.sum() + self.has_high.sum())
+        self._has_low = np.isfinite(self.low)
+        self._has_high = np.isfinite(self.high)
+        self.n_bounds = int(self._has_low.sum() + self._has_high.sum())
         with np.errstate(under="ignore"):
             self._lowest = np.nextafter(self.low, np.inf) + 1e-300
             self._highest = np.nextafter(self.high, -np.inf) - 1e-300
@@ -135,14 +133,12 @@ class DualLoss:
 
     def slacks(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the distances (P, N) to the lower and the upper bounds, infinite without one."""
-        above_low = np.where(self.has_low, x - self.low, np.inf)
-        below_high = np.where(self.has_high, self.high - x, np.inf)
-        return above_low, below_high
+        return x - self.low, self.high - x
 
     def barrier(self, x: np.ndarray) -> float:
         """Return the sum of the logarithms of all finite distances to bounds."""
         above_low, below_high = self.slacks(x)
-        return np.log(above_low[self.has_low]).sum() + np.log(below_high[self.has_high]).sum()
+        return np.log(above_low[self._has_low]).sum() + np.log(below_high[self._has_high]).sum()
 
     def reach(self, x: np.ndarray, direction: np.ndarray) -> float:
         """Return the longest step, at most 1, that stays off the bounds by a share of the way."""
@@ -167,9 +163,8 @@ class DualLoss:
             Whether the variables must sum to 0.
         """
         units = self.loss.weights
-        width = np.where(np.isfinite(self.high - self.low), self.high - self.low, np.inf)
         largest = max(float(np.abs(rho / units).max()), 1e-3)
-        margin = np.minimum(MARGIN * width, MARGIN * units * largest)
+        margin = np.minimum(MARGIN * (self.high - self.low), MARGIN * units * largest)
         low = self.signs * (self.low + margin)
         high = self.signs * (self.high - margin)
         rho = np.clip(rho, np.minimum(low, high).min(axis=0), np.maximum(low, high).max(axis=0))
@@ -185,12 +180,16 @@ class BarrierSearch:
     r"""Newton steps on a working set, with a decreasing barrier, and proximal steps in between.
 
     Subclasses set ``term`` and compute the norms of its model. The term is all of the objective
-    except the loss, at its dual point ``rho``. Its methods are ``gradient()``, (N,), the
-    predictions without the intercept; ``hessian()``; ``along(direction)``, the value along a
-    direction as a function of the step; and ``move(step, rho)``, along the last direction to a dual
-    point. A Hessian multiplies vectors, and ``solve(diagonal, right, equality)`` returns the
-    solution of ``(hessian + diag(diagonal)) x + b 1 = right``, with :math:`\sum_i x_i = 0` if
-    ``equality``, and b, an array for several outputs, which is 0 without the equality.
+    except the loss. It has a dual point ``rho``, and the methods
+
+    * ``gradient()``: the predictions without the intercept, (N,);
+    * ``hessian()``: the second derivatives;
+    * ``along(direction)``: the value along a direction as a function of the step;
+    * ``move(step, rho)``: moves along the last direction to a dual point.
+
+    A Hessian multiplies vectors. Its ``solve(diagonal, right, equality)`` returns x and b with
+    ``(hessian + diag(diagonal)) x + b 1 = right``, and :math:`\sum_i x_i = 0` if ``equality``;
+    without it b is 0. For several outputs b is an array.
 
     Parameters
     ----------
@@ -236,10 +235,7 @@ class BarrierSearch:
         return share * gap / max(self.dual_loss.n_bounds, 1)
 
     def proximal_step(self) -> None:
-        """Move the centre of the proximal term to the current model.
-
-        Methods without such a term do nothing.
-        """
+        """Move the centre of the proximal term to the current model, if there is such a term."""
 
     @abstractmethod
     def dual_norms(self) -> np.ndarray:
@@ -250,10 +246,7 @@ class BarrierSearch:
         """Return the norms of the model at the dual point."""
 
     def minimize(self, target: float, max_steps: int) -> bool:
-        """Take Newton steps to an absolute duality gap within the working set.
-
-        Return whether it was reached.
-        """
+        """Take Newton steps to an absolute gap on the working set; return if it was reached."""
         # take a Newton step before the barrier falls: at first, and after it fell due to a stall
         keeps_barrier = True
         stalled = False
@@ -279,10 +272,7 @@ class BarrierSearch:
         return False
 
     def gaps(self) -> tuple[float, float]:
-        """Return the duality gap on the working set, and its part due to the loss.
-
-        The part due to the loss is 0 at the inner optimum.
-        """
+        """Return the gap on the working set, and its part due to the loss, in the end 0."""
         problem = self.problem
         rho = self.term.rho
         norms = self.model_norms()
@@ -300,10 +290,7 @@ class BarrierSearch:
         self.dual = max(dual, self.dual)
 
     def _newton_step(self) -> float:
-        """Take one step with a line search, within the equality constraint.
-
-        Return its length, 0 if none helps.
-        """
+        """Take a step with a line search within the equality; return its length, or 0."""
         loss = self.dual_loss
         barrier = self.barrier
         above_low, below_high = loss.slacks(self.x)
@@ -334,9 +321,9 @@ class BarrierSearch:
     def _newton_direction(self, gradient: np.ndarray, curvature: np.ndarray) -> np.ndarray:
         r"""Return the direction (P, N) of the variables; set the intercept.
 
-        The intercept is the multiplier of the equality. The Hessian is diagonal in the variables
-        except for their sum :math:`\rho = \sum_p s_p x_p`. So they are eliminated, and the
-        remaining system has size N for any P.
+        The intercept is the multiplier of the equality. The Hessian is diagonal in the variables,
+        except for its part in :math:`\rho = \sum_p s_p x_p`. So the variables are eliminated, and
+        the remaining system has size N for any P.
         """
         signs = self.dual_loss.signs
         hessian = self.term.hessian()
@@ -353,9 +340,9 @@ class BarrierSearch:
         return direction + signs * inverse * (diagonal * missing)
 
     def _line_search(self, direction: np.ndarray, slope: float) -> float:
-        """Return a step that stays inside the bounds and decreases the objective enough.
+        """Return a step inside the bounds that decreases the objective enough.
 
-        It is the first such step among the longest one, its half, its quarter ...; 0 if none is.
+        Try the longest step, its half, its quarter and so on; return 0 if none is good enough.
         """
         loss = self.dual_loss
         step = loss.reach(self.x, direction)

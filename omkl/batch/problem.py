@@ -13,7 +13,7 @@ operator: :math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -23,6 +23,22 @@ from omkl.regularizers.base import Regularizer
 
 #: Gaps below minus this value are not due to rounding.
 ROUNDING = 1e-7
+
+
+class Model(Protocol):
+    """A sparse model: an :class:`~omkl.batch.Expansion` or a :class:`~omkl.batch.LinearModel`.
+
+    Attributes
+    ----------
+    active : int array of shape (k,)
+        Kernels or columns with nonzero coefficients, in increasing order.
+    coefficients : array of shape (k, ...)
+    intercept : float or array
+    """
+
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercept: float | np.ndarray
 
 
 class BaseProblem(ABC):
@@ -191,9 +207,7 @@ class BaseProblem(ABC):
         return self.inside(self.weighted_loss.dual_point(outputs))
 
     def best_intercept(self, outputs: np.ndarray) -> float:
-        """Return the constant that, added to the predictions, minimises the loss.
-
-        It is 0 without an intercept.
+        """Return the constant to add to predictions for the least loss, 0 without an intercept.
 
         Parameters
         ----------
@@ -202,10 +216,7 @@ class BaseProblem(ABC):
         return self.weighted_loss.best_intercept(outputs) if self.balances else 0.0
 
     def best_constant(self) -> tuple[float, np.ndarray]:
-        """Return the best constant prediction, and a dual point (N,) for it.
-
-        The constant is 0 without an intercept.
-        """
+        """Return the best constant prediction, 0 without an intercept, and a dual point (N,)."""
         if self.balances:
             return self.weighted_loss.best_constant()
         return 0.0, self.weighted_loss.dual_point(np.zeros(len(self.y)))
@@ -253,7 +264,7 @@ def relative_gap(primal: float, dual: float) -> float:
     return (primal - dual) / max(abs(primal), float(np.finfo(np.float64).tiny))
 
 
-def certify(problem: BaseProblem, model: Any, rho: np.ndarray | None = None) -> Certificate:
+def certify(problem: BaseProblem, model: Model, rho: np.ndarray | None = None) -> Certificate:
     r"""Compute the duality gap of a model.
 
     Parameters

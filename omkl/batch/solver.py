@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import Component, check_number
-from omkl.batch.problem import BaseProblem, Certificate, relative_gap
+from omkl.batch.problem import BaseProblem, Certificate, Model, relative_gap
 from omkl.exceptions import InputError
 
 #: Called with each record of a search; a true return value ends it.
@@ -63,18 +63,21 @@ class GapMonitor:
             Further entries of the record.
         """
         gap = relative_gap(primal, dual)
-        record: dict[str, Any] = {
+        record = {
             "iteration": len(self.history),
             "seconds": time.perf_counter() - self._started,
+            "primal": primal,
+            "dual": dual,
+            "gap": gap,
+            "active": int(active),
+            **solver_entries,
         }
-        record |= {"primal": primal, "dual": dual, "gap": gap, "active": int(active)}
-        record |= solver_entries
         self.history.append(record)
         stopped = self.on_iteration is not None and bool(self.on_iteration(record))
         return stopped or gap <= self.tol or len(self.history) >= self.max_iter
 
     def solution(
-        self, model: Any, certificate: Certificate, start: Any, stalled: bool = False
+        self, model: Model, certificate: Certificate, start: Any, stalled: bool = False
     ) -> "Solution":
         """Return a model as the solution of the recorded search.
 
@@ -171,9 +174,9 @@ SMOOTH_DUAL = Requirement(
 
 
 class BaseSolver(Component):
-    """A method that solves batch problems; the parameters of the method are constructor arguments.
+    """A method that solves batch problems, whose parameters are constructor arguments.
 
-    Solvers may be given by name: ``"spicy"``, ``"dal"``.
+    Estimators also take solvers by name, such as ``"spicy"`` or ``"dal"``.
     """
 
     #: Default relative duality gap, and default maximum number of outer iterations.
@@ -221,10 +224,8 @@ class BaseSolver(Component):
 
     def check(self, problem: BaseProblem) -> None:
         """Raise an InputError that names all requirements that a problem does not meet."""
-        missing = []
-        for requirement in (PENALTY, *self.requires):
-            if not requirement.holds(problem):
-                missing.append(requirement.meaning)
+        requirements = (PENALTY, *self.requires)
+        missing = [needed.meaning for needed in requirements if not needed.holds(problem)]
         if missing:
             raise InputError(
                 f"The solver {self.as_string()!r} needs {', and '.join(missing)}; "
@@ -239,8 +240,7 @@ class BaseSolver(Component):
 class Solver(BaseSolver):
     """A method that solves a :class:`~omkl.batch.Problem` of kernels."""
 
-    #: Whether it solves problems of several outputs with shared weights:
-    #: :func:`~omkl.batch.shared_problem`.
+    #: Whether the method solves a :func:`~omkl.batch.shared_problem` of several outputs.
     several_outputs: ClassVar[bool] = False
     #: Default regularizer.
     natural_regularizer: ClassVar[str] = "mkl"
@@ -320,7 +320,7 @@ def regularization_path(
         yield PathPoint(value, solution, time.perf_counter() - began)
 
 
-def is_number_of_values(values: object) -> TypeGuard[int]:
+def is_number_of_values(values: ArrayLike) -> TypeGuard[int]:
     """Return whether ``values`` is the number of values of a path, rather than the values."""
     return isinstance(values, (int, np.integer)) and bool(values >= 1)
 

@@ -48,6 +48,8 @@ class WeightedLoss:
     offset : array of shape (N,), optional
         Added to the predictions, so that the loss is :math:`l(y_i, z_i + o_i)`; the conjugate gains
         :math:`o_i \rho_i`.
+    n_outputs : int
+        Number of outputs, whose samples are concatenated.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class WeightedLoss:
     y: np.ndarray
     weights: np.ndarray
     offset: np.ndarray | None = None
+    n_outputs: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         self.loss.check_targets(self.y)
@@ -69,6 +72,10 @@ class WeightedLoss:
         fits_targets = weights.shape == np.shape(self.y)
         if not fits_targets or not np.isfinite(weights).all() or not (weights > 0).all():
             raise InputError("Sample weights must be finite and > 0, one per sample.")
+
+    def _by_output(self, values: np.ndarray) -> np.ndarray:
+        """Return values of all samples with one row for each output."""
+        return values.reshape(self.n_outputs, -1)
 
     def _with_offset(self, outputs: np.ndarray) -> np.ndarray:
         return outputs if self.offset is None else outputs + self.offset
@@ -150,8 +157,8 @@ class WeightedLoss:
     def best_intercept(self, outputs: np.ndarray) -> float:
         """Return the constant that, added to all predictions, minimises the loss.
 
-        Newton steps stay inside a bracket, and bisection is used for losses with kinks. For samples
-        of one class the best constant is infinite; return a large one.
+        Newton steps stay inside a bracket; every fourth step is a bisection, for losses with kinks.
+        For samples of one class the best constant is infinite; return a large one.
         """
         closed_form = self.loss.best_shift(self.y, self._with_offset(outputs), self.weights)
         if closed_form is not None:
@@ -187,7 +194,7 @@ class WeightedLoss:
         return shift
 
     def are_separated(self) -> bool:
-        """Return whether the unpenalized part alone tells the classes of all samples."""
+        """Return whether the unpenalized part alone separates the classes."""
         return False
 
     def best_constant(self) -> tuple[float, np.ndarray]:
@@ -269,9 +276,9 @@ class PartlyFreeLoss(WeightedLoss):
     free: Unpenalized = field(kw_only=True)
 
     def best_intercept(self, outputs: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        """Return the values U c, (m,), that, added to the predictions, minimise the loss.
+        """Return the values U c, (m,), to add to predictions for the least loss.
 
-        These are Newton steps with a line search.
+        Take Newton steps with a line search.
         """
         values = np.zeros(len(outputs))
         loss = self.value(outputs)
@@ -295,10 +302,9 @@ class PartlyFreeLoss(WeightedLoss):
         """Return the Newton step of the values U c, (m,), at a dual point."""
         basis = self.free.basis
         curvature = self.curvature(rho)
+        largest = curvature.max()
         if np.isfinite(self.loss.curvature):
-            largest = self.loss.curvature * self.weights
-        else:
-            largest = curvature.max()
+            largest = self.largest_curvature()
         curvature = np.maximum(curvature, LEAST_CURVED * largest)  # bounded away from 0
         hessian = basis.T @ (curvature[:, None] * basis)
         return basis @ np.linalg.solve(hessian, basis.T @ rho)
@@ -337,23 +343,17 @@ class StackedLoss(WeightedLoss):
 
     Parameters
     ----------
-    loss, y, weights, offset
+    loss, y, weights, offset, n_outputs
         As for :class:`~omkl.batch.weighted_loss.WeightedLoss`, for all outputs: (P N,).
-    n_parts : int
-        The number of outputs P.
     free : Unpenalized, optional
         The unpenalized part, in every output.
     """
 
-    n_parts: int = 1
     free: Unpenalized | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._losses = [self._loss_of_output(output) for output in range(self.n_parts)]
-
-    def _by_output(self, values: np.ndarray) -> np.ndarray:
-        return values.reshape(self.n_parts, -1)
+        self._losses = [self._loss_of_output(output) for output in range(self.n_outputs)]
 
     def _loss_of_output(self, output: int) -> WeightedLoss:
         y = self._by_output(self.y)[output]
@@ -380,7 +380,7 @@ class StackedLoss(WeightedLoss):
 
     def _spread(self, constants: Iterable) -> np.ndarray:
         """Return constants of the outputs, or arrays (N,), as one array (P N,)."""
-        size = len(self.y) // self.n_parts
+        size = len(self.y) // self.n_outputs
         return np.concatenate([np.broadcast_to(constant, size) for constant in constants])
 
 
@@ -402,25 +402,20 @@ class MultinomialLoss(PartlyFreeLoss):
     free : Unpenalized
         The unpenalized part, with the intercept as a column of ones; a matrix without columns if
         there is none.
-    n_parts : int
+    n_outputs : int
         The number of classes K.
     """
 
     couples_outputs = True
 
-    n_parts: int = field(kw_only=True)
-
-    def _by_class(self, values: np.ndarray) -> np.ndarray:
-        return values.reshape(self.n_parts, -1)
-
     def values(self, outputs: np.ndarray) -> np.ndarray:
         """Return the weighted loss of each sample, (m,)."""
-        scores = self._by_class(self._with_offset(outputs))
-        scores_of_targets = (self._by_class(self.y) * scores).sum(axis=0)
+        scores = self._by_output(self._with_offset(outputs))
+        scores_of_targets = (self._by_output(self.y) * scores).sum(axis=0)
         return self._sample_weights() * (_log_sums(scores) - scores_of_targets)
 
     def dual_point(self, outputs: np.ndarray) -> np.ndarray:
-        scores = self._by_class(self._with_offset(outputs))
+        scores = self._by_output(self._with_offset(outputs))
         return self.weights * (self.y - np.exp(scores - _log_sums(scores)).ravel())
 
     def hessian(self, rho: np.ndarray, damping: float = 0.0) -> "MultinomialHessian":
@@ -430,11 +425,11 @@ class MultinomialLoss(PartlyFreeLoss):
 
     def _probabilities(self, rho: np.ndarray) -> np.ndarray:
         """Return the u, (K, m), of a dual point; outside its domain these may leave the simplex."""
-        return self._by_class(self.y - rho / self.weights)
+        return self._by_output(self.y - rho / self.weights)
 
     def _sample_weights(self) -> np.ndarray:
         """Return the weights of the samples, (m,), which all classes share."""
-        return self._by_class(self.weights)[0]
+        return self._by_output(self.weights)[0]
 
     def conjugates(self, rho: np.ndarray) -> np.ndarray:
         u = self._probabilities(rho)
@@ -445,7 +440,7 @@ class MultinomialLoss(PartlyFreeLoss):
         values = self._sample_weights() * negative_entropies
         if self.offset is None:
             return values
-        return values + self._by_class(self.offset * rho).sum(axis=0)
+        return values + self._by_output(self.offset * rho).sum(axis=0)
 
     def curvature(self, rho: np.ndarray) -> np.ndarray:
         """Return a bound of the second derivatives, shared by all scores of a sample.
@@ -454,7 +449,7 @@ class MultinomialLoss(PartlyFreeLoss):
         u_k)`.
         """
         u = np.clip(self._probabilities(rho), 0.0, 1.0)
-        return self.weights * np.tile(2.0 * (u * (1.0 - u)).max(axis=0), self.n_parts)
+        return self.weights * np.tile(2.0 * (u * (1.0 - u)).max(axis=0), self.n_outputs)
 
     def largest_curvature(self) -> np.ndarray:
         return 0.5 * self.weights
@@ -468,8 +463,8 @@ class MultinomialLoss(PartlyFreeLoss):
         return outputs if self.offset is None else outputs - self.offset
 
     def are_separated(self) -> bool:
-        scores = self._by_class(self.best_intercept(np.zeros(len(self.y))))
-        is_target = self._by_class(self.y) > 0.0
+        scores = self._by_output(self.best_intercept(np.zeros(len(self.y))))
+        is_target = self._by_output(self.y) > 0.0
         scores_of_targets = np.where(is_target, scores, -np.inf).max(axis=0)
         best_other_scores = np.where(is_target, -np.inf, scores).max(axis=0)
         return bool((scores_of_targets > best_other_scores).all())

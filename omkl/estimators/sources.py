@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from omkl.distributed.cluster import Partitions
     from omkl.distributed.stack import Client
 
+#: Examples of any kind: rows, tables, sequences, sentences, or a stream of these.
+ExamplesLike: TypeAlias = ArrayLike | Iterable | Stream
+#: Their outputs; None if the examples hold these.
+OutputsLike: TypeAlias = ArrayLike | Iterable | None
 #: Number of examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
 #: If the mean weight is larger, weights are divided by their mean.

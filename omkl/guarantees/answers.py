@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from omkl.data import Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals
-from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock, blocks_of
 from omkl.exceptions import InputError
 from omkl.parsing.decoding import HEAD_CONFIDENCE, RELATION_CONFIDENCE, confidences
 from omkl.parsing.sentences import (
@@ -21,10 +21,8 @@ from omkl.parsing.sentences import (
 )
 from omkl.sequences.evaluation import entity_finder
 from omkl.sequences.labeling import read_inputs, warn_of_unknown
-from omkl.structures.base import Structure
+from omkl.structures.base import Potentials, Structure
 
-#: Collected labels that a model does not know; None if answers are not compared.
-Unknown: TypeAlias = dict[object, None] | None
 #: Confidence of tokens outside of entities, below every threshold.
 OUTSIDE = -1.0
 #: Columns of trees.
@@ -46,10 +44,11 @@ class Answer(NamedTuple):
         Probability of each label or head at each token.
     names : array of shape (K,)
         Labels or heads.
-    gold : list of n correct labels, if the answer is compared
-    wrong : bool array of shape (n,)
+    gold : list of n correct labels, if known
+    wrong : bool array of shape (n,), or False
+        Tokens that are wrong, in this column or in others.
     right : array of shape (n,)
-        Probability of the correct label or head of each token.
+        Probability of the correct label or head of each token; set by :meth:`compared`.
     """
 
     labels: np.ndarray
@@ -58,21 +57,21 @@ class Answer(NamedTuple):
     values: np.ndarray
     names: np.ndarray
     gold: Sequence = ()
-    wrong: np.ndarray = np.zeros(0)
+    wrong: Any = False
     right: np.ndarray = np.zeros(0)
 
-    def compared(self, gold: list, unknown: dict[object, None]) -> "Answer":
-        """Compare with correct labels, and collect those that the model does not know."""
+    def compared(self, unknown: dict[object, None]) -> "Answer":
+        """Compare with the correct labels, and collect those that the model does not know."""
         codes = {name: k for k, name in enumerate(self.names.tolist())}
-        right = np.zeros(len(gold))
-        wrong = np.zeros(len(gold), dtype=bool)
-        for i, (label, predicted) in enumerate(zip(gold, self.labels.tolist())):
+        right = np.zeros(len(self.gold))
+        wrong = np.zeros(len(self.gold), dtype=bool)
+        for i, (label, predicted) in enumerate(zip(self.gold, self.labels.tolist())):
             wrong[i] = label != predicted
             if label in codes:
                 right[i] = self.values[i, codes[label]]
             elif codes:
                 unknown[label] = None
-        return self._replace(gold=gold, wrong=wrong, right=right)
+        return self._replace(wrong=self.wrong | wrong, right=right)
 
     def in_entities(self) -> tuple["Answer", list[int]]:
         """Return confidences and errors of predicted entities, and their first tokens.
@@ -107,45 +106,52 @@ class Answer(NamedTuple):
 
 
 def answers_of(
-    model: Any, X: Any, y: Any = None, column: str | None = None, compare: bool = False
+    model: Any,
+    X: ExamplesLike,
+    y: OutputsLike = None,
+    column: str | None = None,
+    compare: bool = False,
 ) -> Iterator[Answer]:
-    """Yield the predictions for examples, which are decoded once.
+    """Yield predictions for examples, with ``compare`` compared with the correct outputs.
 
-    With ``compare``, they are compared with the correct outputs.
+    Examples are decoded once.
     """
-    unknown: dict[object, None] | None = {} if compare else None
-    yield from READERS[model.example_kind](model, X, y, column, unknown)
-    warn_of_unknown(unknown or {})
+    unknown: dict[object, None] = {}
+    for answer in READERS[model.example_kind](model, X, y, column, compare):
+        yield answer.compared(unknown) if compare else answer
+    warn_of_unknown(unknown)
 
 
 # ---- labels --------------------------------------------------------------------------------------
 
 
 def _labelled(
-    model: Any, X: Any, y: Any = None, column: None = None, unknown: Unknown = None
+    model: Any,
+    X: ExamplesLike,
+    y: OutputsLike = None,
+    column: None = None,
+    compare: bool = False,
 ) -> Iterator[Answer]:
     """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
     has_marginals(model, InputError)
     trained = model.model_
     codec = trained.codec
     classes = codec.codes.as_array()
-    compares = unknown is not None
-    for data in read_inputs(trained, blocks_of(X, y), compares):
-        if compares and None in data.labels:
+    for data in read_inputs(trained, blocks_of(X, y), compare):
+        if compare and None in data.labels:
             raise InputError(
                 "y must hold the label of every token: an unknown label is neither right nor wrong."
             )
-        offsets = data.offsets.tolist()
-        for i, potentials in enumerate(codec.potentials(trained, data)):
+        bounds = pairwise(data.offsets.tolist())
+        for (first, end), potentials in zip(bounds, codec.potentials(trained, data)):
             answer = _answer_from(potentials, codec.structure, classes, model.temperature_ or 1.0)
-            if unknown is not None:
-                gold = list(data.labels[offsets[i] : offsets[i + 1]])
-                answer = answer.compared(gold, unknown)
+            if compare:
+                answer = answer._replace(gold=data.labels[first:end])
             yield answer
 
 
 def _answer_from(
-    potentials: Any, structure: Structure, classes: np.ndarray, temperature: float
+    potentials: Potentials, structure: Structure, classes: np.ndarray, temperature: float
 ) -> Answer:
     """Return the best labels, and marginals at a temperature, of an example of n tokens."""
     n_tokens = len(potentials.unary)
@@ -165,25 +171,28 @@ def _answer_from(
     )
 
 
-def _rows(model: Any, X: Any, y: Any, column: None, unknown: Unknown) -> Iterator[Answer]:
+def _rows(
+    model: Any, X: ExamplesLike, y: OutputsLike, column: None, compare: bool
+) -> Iterator[Answer]:
     """Predict classes of rows."""
     for block in blocks_of(X, y):
         try:
             probabilities = np.asarray(model.predict_proba(block.X))
         except AttributeError as error:
             raise InputError(str(error.__cause__ or error)) from None
-        if unknown is not None:
-            gold = row_outputs(block, len(probabilities)).tolist()
-        for i, probabilities_of_row in enumerate(probabilities):
+        gold: list = [()] * len(probabilities)
+        if compare:
+            gold = row_outputs(block, len(probabilities))[:, None].tolist()
+        for probabilities_of_row, gold_of_row in zip(probabilities, gold):
             best = [int(probabilities_of_row.argmax())]
-            answer = Answer(
+            yield Answer(
                 labels=model.classes_[best],
                 sure=float(probabilities_of_row[best][0]),
                 tokens=probabilities_of_row[best],
                 values=probabilities_of_row[None],
                 names=model.classes_,
+                gold=gold_of_row,
             )
-            yield answer if unknown is None else answer.compared([gold[i]], unknown)
 
 
 def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
@@ -208,32 +217,31 @@ def columns_of(model: Any) -> tuple[str, ...]:
 
 
 def _sentences(
-    model: Any, X: Any, y: Any, column: str | None, unknown: Unknown
+    model: Any, X: ExamplesLike, y: OutputsLike, column: str | None, compare: bool
 ) -> Iterator[Answer]:
-    """Annotate sentences, and compare the wanted columns."""
+    """Annotate sentences; an answer is wrong where one of the wanted columns is."""
     judged = columns_of(model) if column is None else (column,)
     has_trees = not set(judged).isdisjoint(TREE)
-    for gold in treebanks_of(check_sentences(X, y), unknown is not None and has_trees):
-        if unknown is None:
-            if len(gold):
-                yield from annotated(model, gold, judged, judged)[1]
+    for treebank in treebanks_of(check_sentences(X, y), compare and has_trees):
+        if compare:
+            for name in judged:
+                if name != "heads" and not treebank.codes(name).any():
+                    raise InputError(f"X must have correct {name}.")
+            if has_trees:
+                treebank = check_trees(treebank)
+        if not len(treebank):
             continue
-        for name in judged:
-            if name != "heads" and not gold.codes(name).any():
-                raise InputError(f"X must have correct {name}.")
-        if has_trees:
-            gold = check_trees(gold)
-        if not len(gold):
+        predicted, answers = annotated(model, treebank, judged, judged)
+        if not compare:
+            yield from answers
             continue
-        predicted, answers = annotated(model, gold, judged, judged)
-        wrong = np.zeros(gold.n_words, dtype=bool)
+        wrong = np.zeros(treebank.n_words, dtype=bool)
         for name in judged:
-            wrong |= column_of(gold, name) != column_of(predicted, name)
+            wrong |= column_of(treebank, name) != column_of(predicted, name)
         shown = "heads" if "heads" in judged else judged[0]
-        gold_values = column_of(gold, shown).tolist()
-        for answer, (low, high) in zip(answers, pairwise(gold.offsets.tolist())):
-            compared = answer.compared(gold_values[low:high], unknown)
-            yield compared._replace(wrong=wrong[low:high])
+        gold = column_of(treebank, shown).tolist()
+        for answer, (first, end) in zip(answers, pairwise(treebank.offsets.tolist())):
+            yield answer._replace(gold=gold[first:end], wrong=wrong[first:end])
 
 
 def column_of(treebank: Treebank, name: str) -> np.ndarray:
@@ -289,7 +297,7 @@ def annotated(
     predicted: Sequence[str],
     confidence: bool = False,
 ) -> tuple[Treebank, list[Answer]]:
-    """Annotate sentences.
+    """Annotate sentences; return them, and an answer for each.
 
     An answer is as sure as the product of the probabilities of its tags, arcs and relations.
     ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence``

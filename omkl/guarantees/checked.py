@@ -8,7 +8,7 @@ import numpy as np
 
 from omkl._components import warn_caller
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, estimator_class
-from omkl.estimators.sources import blocks_of
+from omkl.estimators.sources import ExamplesLike, OutputsLike, blocks_of
 from omkl.estimators.validation import Number, OneOf
 from omkl.exceptions import DataWarning, InputError
 from omkl.guarantees.answers import READERS, Answer, answers_of, columns_of, row_outputs
@@ -81,7 +81,7 @@ class CheckedModel(SavedEstimator):
     _plain_attributes = ("n_examples_", "levels_", "curve_", "scores_", "lengths_")
     _rounded = ("/table", "/coefficients")
 
-    def fit(self, X: Any, y: Any = None) -> "CheckedModel":
+    def fit(self, X: ExamplesLike, y: OutputsLike = None) -> "CheckedModel":
         """Calibrate on examples that the model was not trained on; see :func:`omkl.guarantee`."""
         if not isinstance(self.model, SavedEstimator) or self.model.example_kind not in READERS:
             raise InputError(
@@ -119,11 +119,8 @@ class CheckedModel(SavedEstimator):
 
         return is_regressor(self.model)
 
-    def _parts_of_examples(self, X: Any, y: Any) -> list[CheckedParts]:
-        """Return the parts of each example; for a regressor, the scores are minus absolute errors.
-
-        A regressor has no confidence and no errors.
-        """
+    def _parts_of_examples(self, X: ExamplesLike, y: OutputsLike) -> list[CheckedParts]:
+        """Return the parts of each example; for a regressor, only minus its absolute error."""
         if not self._has_intervals:
             answers = answers_of(self.model, X, y, self.column, compare=True)
             return [parts_of(answer, self.unit) for answer in answers]
@@ -137,10 +134,10 @@ class CheckedModel(SavedEstimator):
 
     # ---- accepted outputs ------------------------------------------------------------------------
 
-    def accept(self, X: Any, *, error: float) -> Any:
-        """Tell which outputs can be accepted.
+    def accept(self, X: ExamplesLike, *, error: float) -> Any:
+        """Tell which outputs to accept, so that at most a share ``error`` of these is wrong.
 
-        With the confidence of the guarantee, at most ``error`` of these are wrong.
+        This holds with the confidence of the guarantee.
 
         Parameters
         ----------
@@ -215,10 +212,8 @@ class CheckedModel(SavedEstimator):
 
     # ---- sets ------------------------------------------------------------------------------------
 
-    def sets(self, X: Any, *, miss: float) -> Any:
-        """Predict sets of labels, heads or classes, or intervals of numbers.
-
-        These seldom miss the correct one.
+    def sets(self, X: ExamplesLike, *, miss: float) -> Any:
+        """Predict sets of labels, heads or classes, or intervals, that seldom miss the correct one.
 
         Parameters
         ----------
@@ -260,13 +255,19 @@ class CheckedModel(SavedEstimator):
         return sets
 
     def partial_fit(
-        self, X: Any, y: Any = None, *, miss: float = 0.1, rate: float = 0.01, **learning: Any
+        self,
+        X: ExamplesLike,
+        y: OutputsLike = None,
+        *,
+        miss: float = 0.1,
+        rate: float = 0.01,
+        **learning: Any,
     ) -> "CheckedModel":
-        r"""Adapt sets to examples of a stream.
+        r"""Adapt sets to examples of a stream, and train the model if it has ``partial_fit``.
 
-        The model is trained on them if it has ``partial_fit``. Call :meth:`sets` with this ``miss``
-        on each block first, then this method. After T examples, the share of missed ones differs
-        from ``miss`` by at most about 1 / (rate T), however the stream changes.
+        Call :meth:`sets` with this ``miss`` on each block first, then this method. After T
+        examples, the share of missed ones differs from ``miss`` by at most about 1 / (rate T),
+        however the stream changes.
 
         Parameters
         ----------
@@ -334,9 +335,9 @@ class CheckedModel(SavedEstimator):
 
 
 def guarantee(
-    model: Any,
-    X: Any,
-    y: Any = None,
+    model: SavedEstimator,
+    X: ExamplesLike,
+    y: OutputsLike = None,
     *,
     confidence: float = 0.9,
     unit: str = "output",

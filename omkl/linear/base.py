@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from omkl._components import warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import column_labels
-from omkl.batch.group_lasso.matrices import as_design
+from omkl.batch.group_lasso.matrices import DesignLike, as_design
 from omkl.batch.group_lasso.problem import LinearModel
 from omkl.batch.solver import DesignSolver, Solution, regularization_path
 from omkl.batch.weighted_loss import WeightedLoss
@@ -26,7 +26,7 @@ from omkl.estimators.persistence import SavedEstimator, check_is_fitted
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.base import Contributions, Piece
 from omkl.linear import problems
-from omkl.linear.problems import ACCEPTED, DesignLike, Groups, Samples
+from omkl.linear.problems import ACCEPTED, Groups, Samples
 from omkl.losses import PointwiseLoss
 from omkl.regularizers import Regularizer
 
@@ -151,18 +151,16 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             self.constant_labels_ = decoder.constant
             self.multilabel_ = decoder.multilabel
             self.multinomial_ = decoder.multinomial
-        has_one_output = decoder is None and target.ndim == 1
-        if has_one_output:
+        self.coef_ = coefficients
+        self.intercept_: float | np.ndarray = intercepts
+        if decoder is None and target.ndim == 1:
             self.coef_ = coefficients[0]
-            self.intercept_: float | np.ndarray = float(intercepts[0])
-        else:
-            self.coef_ = coefficients
-            self.intercept_ = intercepts
+            self.intercept_ = float(intercepts[0])
 
     def _constant_model(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (P, n) and intercepts (P,) for constant targets.
 
-        Their loss may be 0, so that no relative gap exists.
+        No problem is solved, since a loss of 0 has no relative gap.
         """
         self.dual_gap_ = 0.0
         self.n_iter_ = 1
@@ -334,17 +332,12 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         )
 
     def _outputs(self, X: DesignLike, offset: ArrayLike | None) -> np.ndarray:
-        """Return outputs (n, P) of all problems for checked inputs.
-
-        They are computed from the columns with nonzero coefficients.
-        """
+        """Return outputs (n, P) of all problems for checked inputs."""
         coefficients = np.atleast_2d(self.coef_)
         intercepts = np.atleast_1d(self.intercept_)
         outputs = problems.predictions_of(as_design(X), coefficients, intercepts)
         offsets = problems.read_offsets(offset, *outputs.shape)
-        if offsets is None:
-            return outputs
-        return outputs + offsets.T
+        return outputs if offsets is None else outputs + offsets.T
 
     def _checked(self, X: DesignLike) -> DesignLike:
         """Check inputs for prediction: an array, a sparse matrix or a ``LinearOperator``."""
@@ -399,13 +392,11 @@ class SparseLinear(SavedEstimator, BaseEstimator):
             If the sample does not fit the model, or a class or target is unknown.
         """
         X = self._checked(one_row(x))
-        offsets = None
         if offset is not None:
-            offsets = np.atleast_1d(np.asarray(offset, dtype=np.float64))
-        offsets_of_sample = offsets
-        if offsets is not None and len(offsets) != 1:  # one for each output
-            offsets_of_sample = offsets[None]
-        outputs = self._outputs(X, offsets_of_sample)
+            offset = np.atleast_1d(np.asarray(offset, dtype=np.float64))
+            if len(offset) != 1:  # one for each output
+                offset = offset[None]
+        outputs = self._outputs(X, offset)
         if len(outputs) != 1:
             raise InputError(
                 f"explain takes one sample, but got {len(outputs)}: call it for each sample."
@@ -418,9 +409,8 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         for piece in pieces:
             groups[piece.group] = groups.get(piece.group, 0.0) + piece.value
         groups[CONSTANT] = float(contrast.weights @ np.atleast_1d(self.intercept_))
-        if offsets is not None:
-            offsets_of_outputs = np.broadcast_to(offsets, len(contrast.weights))
-            groups["offset"] = float(contrast.weights @ offsets_of_outputs)
+        if offset is not None:
+            groups["offset"] = float(contrast.weights @ np.broadcast_to(offset, outputs.shape)[0])
         names = validation.encoded_columns(self)
 
         def names_of(pieces: list[Piece]) -> list[str]:
@@ -449,10 +439,7 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         pieces = []
         for j, value in zip(columns.tolist(), adds.tolist()):
             if value != 0:
-                if labels is None:
-                    group = name_of_column(names, j)
-                else:
-                    group = texts[labels[j]]
+                group = name_of_column(names, j) if labels is None else texts[labels[j]]
                 pieces.append(Piece("feature", group, j, None, value))
         return pieces
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_n_jobs
+from omkl.batch.group_lasso.matrices import DesignLike
 from omkl.batch.solver import regularization_path
 from omkl.estimators.batch import NEVER, ClassDecoder, NumberDecoder, is_a_classifier, resolve_loss
 from omkl.estimators.cross_validation import HeldOut, PathSearch
 from omkl.estimators.validation import restoring_columns
 from omkl.linear.base import SparseClassifier, SparseLinear, SparseRegressor
 from omkl.linear.problems import (
-    DesignLike,
     Samples,
     path_values,
     predictions_of,
@@ -412,9 +412,7 @@ def _held_out_path(
             outputs[:, :, p] = -NEVER if targets[0] > 0 else NEVER
             continue
         of_problem = slice(p, p + samples.widths[p])  # several outputs are one problem
-        offsets = None
-        if training.offsets is not None:
-            offsets = training.offsets[of_problem]
+        offsets = None if training.offsets is None else training.offsets[of_problem]
         [problem] = replace(training, targets=[targets], offsets=offsets).problems(model, 1.0)
         path = regularization_path(solver_of(model), problem, alphas, model.tol, model.max_iter)
         for a, point in enumerate(path):

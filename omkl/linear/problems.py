@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from omkl._components import resolve, warn_caller
 from omkl._messages import listed
 from omkl.batch.group_lasso.blocks import ColumnGroups
-from omkl.batch.group_lasso.matrices import Design, as_design
+from omkl.batch.group_lasso.matrices import Design, DesignLike, as_design
 from omkl.batch.group_lasso.problem import DesignProblem, stacked_problem
 from omkl.batch.solver import DesignSolver, PathPoint, Solution, is_number_of_values, ordered
 from omkl.data.frames import plain_targets
@@ -33,8 +33,6 @@ from omkl.estimators.validation import (
 from omkl.exceptions import InputError
 from omkl.regularizers import Regularizer
 
-#: Accepted designs.
-DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
 #: Accepted groups of columns.
 Groups: TypeAlias = (
     Sequence[Sequence[int | str]] | dict[str, Sequence[int | str]] | ArrayLike | None
@@ -97,11 +95,7 @@ class Samples:
         if len(first) == len(merged):
             return self
         order = np.argsort(first)
-        if self.weights is None:
-            weights = np.ones(len(merged))
-        else:
-            weights = self.weights
-        sums = np.bincount(merged, weights)
+        sums = np.bincount(merged, self.weights)
         return replace(self.rows(first[order]), weights=sums[order], copies=None)
 
     def problems(self, model: BaseEstimator, alpha: float) -> list[DesignProblem]:
@@ -121,21 +115,15 @@ class Samples:
                     "positive=True needs a single output: "
                     "leave it out, or fit one output at a time."
                 )
-            offsets = None
-            if self.offsets is not None:
-                offsets = self.offsets.T
-            loss_of_numbers = None
-            if not batch.is_a_classifier(model):
-                loss_of_numbers = loss
+            offsets = None if self.offsets is None else self.offsets.T
+            loss_of_numbers = None if batch.is_a_classifier(model) else loss
             return [
                 stacked_problem(self.design, self.targets[0], loss_of_numbers, *shared, offsets)
             ]
         positive = bool(model.positive)
         designs = []
         for p, target in enumerate(self.targets):
-            offset = None
-            if self.offsets is not None:
-                offset = self.offsets[p]
+            offset = None if self.offsets is None else self.offsets[p]
             designs.append(DesignProblem(self.design, target, loss, *shared, offset, positive))
         return designs
 
@@ -175,9 +163,7 @@ class Samples:
 
 def _at(values: np.ndarray | None, indices: np.ndarray) -> np.ndarray | None:
     """Select samples, the last axis of values; None stays None."""
-    if values is None:
-        return None
-    return values[..., indices]
+    return None if values is None else values[..., indices]
 
 
 def _group_weights(model: BaseEstimator, columns: batch.ColumnNames, n_columns: int) -> Any:
@@ -218,8 +204,8 @@ def identical_samples(
 ) -> np.ndarray | None:
     """Return, for each sample, the first one with the same features, targets and offsets, (m,).
 
-    None if all differ. Only samples with the same random sum of targets and a few columns are
-    compared in full.
+    Return None if all differ. Only samples with the same random sum of targets and a few columns
+    are compared in full.
     """
     rng = np.random.default_rng(0)
     outputs = [np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T]
@@ -256,10 +242,9 @@ def read_samples(
     sample_weight: ArrayLike | None,
     offset: ArrayLike | None,
 ) -> tuple[Samples, batch.ClassDecoder | None]:
-    """Check the samples, and drop those of weight 0.
+    """Check the samples, and drop those of weight 0; return them, and the decoder of a classifier.
 
-    X is not copied if it is float32 or float64. Return the samples, and the decoder of a
-    classifier.
+    X is not copied if it is float32 or float64.
     """
     classifies = batch.is_a_classifier(model)
     X, targets = _read_table(model, X, y)
@@ -291,14 +276,9 @@ def read_samples(
         samples.centres = batch.centres_of(numbers, batch.resolve_loss(model), model.fit_intercept)
         samples.targets = [numbers - samples.centres]
     offsets = read_offsets(offset, len(targets), sum(samples.widths))
-    if offsets is not None:
-        samples.offsets = offsets[:, used]
+    samples.offsets = _at(offsets, used)
     if not isinstance(X, LinearOperator):
-        copies = identical_samples(X, targets, offsets)
-        if copies is None:
-            samples.copies = None
-        else:
-            samples.copies = copies[used]
+        samples.copies = _at(identical_samples(X, targets, offsets), used)
     return samples, decoder
 
 
@@ -335,20 +315,14 @@ def solver_of(model: BaseEstimator) -> DesignSolver:
 
 
 def path_values(problems: Sequence[DesignProblem], alphas: int | ArrayLike) -> np.ndarray:
-    """Return decreasing values of a path.
-
-    A number of values starts where the first column enters a model.
-    """
+    """Return decreasing values of a path; a number of them starts where the first column enters."""
     if is_number_of_values(alphas):
         return np.max([problem.path_values(int(alphas), DECADES) for problem in problems], axis=0)
     return ordered(alphas)[::-1]
 
 
 def predictions_of(design: Design, coefficients: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
-    """Return predictions (m, K) of coefficients (K, n) and intercepts (K,).
-
-    They are computed from the columns with nonzero coefficients.
-    """
+    """Return predictions (m, K) of sparse coefficients (K, n) and intercepts (K,)."""
     outputs = []
     for weights, intercept in zip(coefficients, intercepts):
         columns = np.flatnonzero(weights)

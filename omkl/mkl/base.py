@@ -157,14 +157,10 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     def _solve(self, source: KernelSource, training: TrainingSet, C: float | str) -> None:
         """Select kernels, solve all problems, and set the learned attributes."""
         training.select()
-        if isinstance(C, str):
-            C = training.natural_c()
-        else:
-            C = float(C)
-        self.C_ = C
-        solutions = training.solve(C, self.verbose)
+        self.C_ = training.natural_c() if isinstance(C, str) else float(C)
+        solutions = training.solve(self.C_, self.verbose)
         self._learn(source, training, solutions)
-        warn_of_fit(training, solutions, self.tol, C)
+        warn_of_fit(training, solutions, self.tol, self.C_)
 
     def _learn(
         self, source: KernelSource, training: TrainingSet, solutions: list[Solution]
@@ -199,9 +195,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.history_ = []
         for p, solution in enumerate(solutions):
-            number = {}
-            if len(solutions) > 1:
-                number = {"problem": p}
+            number = {"problem": p} if len(solutions) > 1 else {}
             self.history_ += [{**number, **record} for record in solution.history]
 
     # ---- prediction ------------------------------------------------------------------------------
@@ -241,8 +235,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
 
     @available_if(is_probabilistic)
     def predict_proba(self, X: KernelInputs) -> np.ndarray:
-        """Predict probabilities by the logistic loss; for more than two classes they are scaled to
-        sum to one.
+        """Predict probabilities by the logistic loss.
+
+        For more than two classes they are scaled to sum to one.
 
         Parameters
         ----------
@@ -266,7 +261,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         X = self._checked(X)
         return self._model.outputs(X, self.n_jobs)
 
-    def _checked(self, X: Any) -> Vectors | GramMatrices:
+    def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
         """Check inputs for prediction: an array, or Gram matrices."""
         check_is_fitted(self)
         source = self._model.source
@@ -277,11 +272,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         else:
             X = validation.checked_arrays(self, X, **READING, missing=self.missing, reset=False)
         # kernels cannot mix sparse and dense rows
-        if sparse.issparse(source.X):
-            if sparse.issparse(X):
-                return X
-            return sparse.csr_array(X)
-        return as_dense(X)
+        if not sparse.issparse(source.X):
+            return as_dense(X)
+        return X if sparse.issparse(X) else sparse.csr_array(X)
 
     def transform(self, X: KernelInputs) -> np.ndarray:
         """Return the combined Gram matrix: the sum of all kernels times their ``kernel_weights_``.
@@ -339,12 +332,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         omkl.exceptions.InputError
             If the sample does not fit the model, or a class is unknown.
         """
-        rows = x
-        if not is_precomputed(self.kernels):
-            rows = one_row(x)
-        X = self._checked(rows)
         return self._model.explain(
-            X,
+            self._checked(x if is_precomputed(self.kernels) else one_row(x)),
             self._decoder(),
             label=label,
             against=against,
@@ -390,10 +379,9 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
     ) -> list[dict]:
         """Find pairs of columns whose product of kernels would lower the objective at the same C.
 
-        The problem of this model is solved to a gap of 1e-6. Its dual variables prove for most
-        pairs that do not help that they do not. For the others, from the largest ``excess`` on, a
-        line search finds a better model; if the loss has kinks, the problem with the pair is
-        solved.
+        The problem of this model is solved to a gap of 1e-6. Its dual variables prove of most pairs
+        that they do not help. For the others, from the largest ``excess`` on, a line search finds a
+        better model; if the loss has kinks, the problem with the pair is solved.
 
         Parameters
         ----------
@@ -457,9 +445,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         source, training = prepare(estimator, X, y, sample_weight, client)
         training.select()
         # without a choice out of sample, refits of the models need the default that was used here
-        natural = None
-        if not training.choice:
-            natural = training.settings.regularizer
+        natural = None if training.choice else training.settings.regularizer
         regularizer = self.regularizer or natural
         records = []
         for points in training.path(training.path_values(C)):
@@ -511,10 +497,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         if not isinstance(source, ArrayKernels):
             return scales
         names = validation.encoded_columns(self)
-        if names is None:
-            n_columns = self.n_features_in_
-        else:
-            n_columns = len(names)
+        n_columns = self.n_features_in_ if names is None else len(names)
         for kernel in source.kernels:
             if kernel.means_ is None:
                 continue
@@ -534,9 +517,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         _, n, n_outputs = model.coefficients.shape
         dense = np.zeros((n_outputs, len(model.source.names), n))
         dense[:, model.active] = model.coefficients.transpose(2, 0, 1)
-        if n_outputs == 1:
-            return dense[0]
-        return dense
+        return dense[0] if n_outputs == 1 else dense
 
     @property
     def feature_importances_(self) -> np.ndarray:

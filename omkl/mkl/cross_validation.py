@@ -221,16 +221,13 @@ weighting, missing, verbose
 def _best_near_natural_c(
     search: PathSearch, training: TrainingSet, paths: Sequence[HeldOutPath], n_threads: int
 ) -> float:
-    """Return the best C near that of ``C="auto"``: compare until both neighbours are known."""
+    """Return the best C near that of ``C="auto"``, better than both of its neighbours."""
     training.select()
     natural = training.natural_c()
     Cs = np.array([natural])
     best = natural
     while len(Cs) < MOST_VALUES and best in (Cs[0], Cs[-1]):
-        if best == Cs[-1]:
-            neighbour = STEP * best
-        else:
-            neighbour = best / STEP
+        neighbour = STEP * best if best == Cs[-1] else best / STEP
         Cs = np.sort(np.append(Cs, neighbour))
         best = search.choose(Cs, paths, training.y, n_threads, natural)
     return best
@@ -287,12 +284,8 @@ class HeldOutPath:
         """Solve from the solution at the next smaller C, or else at the smallest."""
         near = None
         if self._solutions:
-            smaller = [value for value in self._solutions if value < C]
-            if smaller:
-                nearest = max(smaller)
-            else:
-                nearest = min(self._solutions)
-            near = self._solutions[nearest]
+            smaller = (value for value in self._solutions if value < C)
+            near = self._solutions[max(smaller, default=min(self._solutions))]
         solutions = self.fold.solve(C, verbose=False, near=near)
         outputs_of_problems = []
         for solution in solutions:

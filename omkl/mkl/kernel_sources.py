@@ -87,16 +87,12 @@ class ArrayKernels:
         weights: np.ndarray,
     ) -> None:
         n_columns = X.shape[1] - n_absent  # without those that tell which entries are missing
-        data = X
-        names = columns
-        if n_absent:
-            data = X[:, :n_columns]
-            names = None
-            if columns is not None:
-                names = columns[:n_columns]
-        variables = _variables(names)
+        names = None if columns is None else columns[:n_columns]
+        variables: Sequence[Any] | None = None
+        if names is not None and len(set(names)) < len(names):
+            variables = names  # the columns of a category share its name
         if specs is None:
-            specs = default_kernels(data, weights, variables)
+            specs = default_kernels(X[:, :n_columns], weights, variables)
         named = named_kernels(specs)
         if not named:
             raise InputError("kernels must hold at least one kernel.")
@@ -118,17 +114,12 @@ class ArrayKernels:
                 f"The kernel {need_dense[0]!r} needs a dense array: sparse input is supported by "
                 "linear, polynomial and Gaussian kernels, and Fourier features."
             )
-        if variables is None:
-            self.kernels = [kernel.fit(X, weights) for kernel in placed]
-        else:
+        if variables is not None:
             variables = [*variables, *range(n_absent)]
-            self.kernels = [kernel.fit(X, weights, variables) for kernel in placed]
+        self.kernels = [kernel.fit(X, weights, variables) for kernel in placed]
         check_kernels(self.names, self.kernels, X)
         # a copy in C order: predictions do not depend on the memory layout of the inputs
-        if sparse.issparse(X):
-            self.X = X.tocsr(copy=True)
-        else:
-            self.X = np.array(X, order="C")
+        self.X = X.tocsr(copy=True) if sparse.issparse(X) else np.array(X, order="C")
         self.n_samples: int = X.shape[0]
         self.ranks: dict[int, int] = {}
         self.representations: dict[str, str] = {}
@@ -192,14 +183,16 @@ class ArrayKernels:
                 "(relative, in the trace norm)."
             )
             self.ranks = _ranks(self.kernels, X)
-        size = "are large" if fit else "do not fit into memory"
+        size = "do not fit into memory"
         remedy = ""
         if fit:
+            size = "are large"
             remedy = " approximate=False stores them exactly."
-        message = (
-            f"{n_others} kernels of {self.n_samples} samples {size}: they are {consequence}{remedy}"
+        warn_caller(
+            f"{n_others} kernels of {self.n_samples} samples {size}: "
+            f"they are {consequence}{remedy}",
+            MemoryWarning,
         )
-        warn_caller(message, MemoryWarning)
 
     def blocks(self, X: Vectors, active: np.ndarray) -> Iterator[KernelBlock]:
         """Yield the values of the active kernels for blocks of the rows of X (n, d)."""
@@ -223,9 +216,9 @@ class ArrayKernels:
                 yield next(matrices)
 
     def weights(self, m: int, coefficients: np.ndarray) -> np.ndarray:
-        """Return the weights (N, P) of a kernel's values, or (r, P) of its features.
+        """Return the weights of a kernel's values, its dual coefficients (N, P), or of features.
 
-        Those of values are the dual coefficients (N, P).
+        Weights of features are (r, P).
         """
         if m not in self.ranks:
             return coefficients
@@ -307,10 +300,7 @@ class GivenMatrices:
     ) -> None:
         self.n_given = n_given
         self.samples = samples
-        if samples is None:
-            self.n_samples = n_given
-        else:
-            self.n_samples = len(samples)
+        self.n_samples = n_given if samples is None else len(samples)
         delayed = _delayed(grams)
         if delayed is not None:  # checked by the workers that compute them
             check_kernel_names(delayed)
@@ -381,15 +371,12 @@ class GivenMatrices:
 
     def _values(self, grams: GramMatrices, active: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the matrix of each active kernel, without samples of weight 0."""
-        if self.samples is None:
-            columns = slice(None)
-        else:
-            columns = self.samples
+        columns = slice(None) if self.samples is None else self.samples
         for m in active:
             yield np.asarray(grams.matrices[m], dtype=np.float64)[:, columns]
 
     def columns(self, names: Sequence[Any]) -> list[tuple]:
-        """Raise an InputError."""
+        """Raise an InputError: Gram matrices have no columns."""
         raise InputError(
             "Shapes and pairs of columns need kernels on columns, and the model has Gram matrices."
         )
@@ -417,10 +404,7 @@ class GivenMatrices:
 def _kernels_last(
     grams: MatricesLike, n_samples: int, n_kernels: int | None = None
 ) -> MatricesLike:
-    """Return an array (M, n, N) as (n, N, M), unless it may have this form already.
-
-    Others than arrays of three dimensions are unchanged.
-    """
+    """Return an array (M, n, N) as (n, N, M), and other forms as they are."""
     if not isinstance(grams, np.ndarray) or grams.ndim != 3:
         return grams
     if n_kernels is None:
@@ -432,16 +416,13 @@ def _kernels_last(
     return grams
 
 
-def _delayed(grams: Any) -> dict[str, Any] | None:
-    """Return Gram matrices that are Dask objects by name; None for others.
+def _delayed(grams: MatricesLike) -> dict[str, Any] | None:
+    """Return Gram matrices of Dask by name, from a dict, a list, or an array (M, N, N); else None.
 
-    They may be a dict, a list, or an array (M, N, N).
+    The array may be a single matrix (N, N).
     """
     if is_collection(grams):
-        if getattr(grams, "ndim", 2) == 3:
-            grams = list(grams)
-        else:
-            grams = [grams]
+        grams = list(grams) if getattr(grams, "ndim", 2) == 3 else [grams]
     if isinstance(grams, Sequence):
         grams = {f"kernel {m}": gram for m, gram in enumerate(grams)}
     if not isinstance(grams, Mapping) or not is_collection(*grams.values()):
@@ -453,11 +434,8 @@ def _delayed(grams: Any) -> dict[str, Any] | None:
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
 
 
-def summed(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
-    """Return the sum (n, N) of all kernels times their weights (M,), for inputs X.
-
-    It holds values between the inputs and the training samples.
-    """
+def summed(source: KernelSource, X: Vectors | GramMatrices, weights: np.ndarray) -> np.ndarray:
+    """Return the sum (n, N) of all kernels times their weights (M,), for n inputs."""
     active = np.flatnonzero(weights)
     total = np.zeros((X.shape[0], source.n_samples))
     for block in source.blocks(X, active):
@@ -473,18 +451,10 @@ def is_precomputed(specs: KernelSpecs | None) -> bool:
     return isinstance(specs, str) and specs == "precomputed"
 
 
-def _variables(columns: Sequence[str] | None) -> Sequence[Any] | None:
-    """Return the variable that each column encodes; None if each is a variable of its own."""
-    if columns is None or len(set(columns)) == len(columns):
-        return None
-    return columns
-
-
 def default_kernels(
     X: Vectors, weights: np.ndarray | None, variables: Sequence[Any] | None = None
 ) -> dict[str, Kernel]:
-    """Return linear, quadratic and Gaussian kernels at two scales, for estimators without
-    ``kernels``.
+    """Return linear, quadratic and Gaussian kernels at two scales, the default ``kernels``.
 
     They see standardized columns, unless X is sparse. Linear and quadratic kernels keep the lengths
     of rows, so that functions of degree one and two can be learned exactly. So that columns of
@@ -541,9 +511,7 @@ def precision(dtype: DTypeLike, n_kernels: int, n_samples: int, tol: float) -> n
     if str(dtype) != "auto":
         return np.dtype(dtype)
     is_large = packed_bytes(n_kernels, n_samples, np.float64) > SMALL
-    if is_large and tol >= COARSE:
-        return np.dtype(np.float32)
-    return np.dtype(np.float64)
+    return np.dtype(np.float32 if is_large and tol >= COARSE else np.float64)
 
 
 def _low_ranks(kernels: list[Kernel], X: Vectors, part: float) -> dict[int, int]:

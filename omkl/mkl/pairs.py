@@ -209,7 +209,7 @@ def _excess(
 ) -> np.ndarray:
     """Return by how much norms (n_problems, n_pairs) of dual points exceed slopes: (n_pairs,).
 
-    The slopes are those of the regularizer for one more kernel.
+    The slopes are those of the regularizer at norm 0 of one more kernel.
     """
     slopes = []
     for problem, solution in zip(problems, solutions):
@@ -235,9 +235,9 @@ def _lower_bounds(
 
 
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
-    """Return the least objective of the model plus a multiple of another function.
+    """Return the least objective of the model plus a multiple of the dual point's function.
 
-    The function is that of the dual point in a kernel (N, N), and has the given norm.
+    The function is in the space of a kernel (N, N), and has the norm ``norm`` there.
     """
     from scipy.optimize import minimize_scalar
 
@@ -259,7 +259,7 @@ def _solve_enlarged(
 ) -> Solution:
     """Solve a problem with another kernel (N, N), until the decrease of the objective is known.
 
-    The search starts from the solution without the kernel.
+    Start from the solution without the kernel.
     """
     added: KernelStack = PackedStack.from_grams([gram], np.float64)
     stack = problem.kernels
@@ -273,9 +273,7 @@ def _solve_enlarged(
         return bool(record["primal"] - record["dual"] <= ACCURACY * decrease)
 
     # other solvers start from weights of all kernels
-    start = None
-    if isinstance(solution.start, Start):
-        start = solution.start
+    start = solution.start if isinstance(solution.start, Start) else None
     solver = training.settings.solver
     parameters = training.settings.parameters
     enlarged = replace(problem, kernels=kernels)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length
 
@@ -16,7 +17,8 @@ from omkl.data.frames import plain_targets
 from omkl.data.table_reading import read_table
 from omkl.estimators.validation import MISSING, source_columns, training_columns
 from omkl.exceptions import InputError
-from omkl.mkl.kernel_sources import summed
+from omkl.kernels.inputs import Vectors
+from omkl.mkl.kernel_sources import KernelInputs, summed
 
 #: Maximum number of points of a curve.
 POINTS = 100
@@ -36,6 +38,12 @@ class Points(NamedTuple):
     grid: np.ndarray
     rows: np.ndarray
     density: np.ndarray
+
+
+class WeightedModel(Protocol):
+    """A trained model of rows with weights of its kernels."""
+
+    kernel_weights_: dict[str, float]
 
 
 class GroupEffect(NamedTuple):
@@ -102,8 +110,8 @@ class Shapes(NamedTuple):
 
 
 def find_shapes(
-    estimator: Any,
-    X: Any,
+    estimator: WeightedModel,
+    X: KernelInputs,
     names: Sequence[str],
     groups: Groups,
     outputs: np.ndarray,
@@ -113,7 +121,7 @@ def find_shapes(
 
     Parameters
     ----------
-    estimator : estimator with ``kernel_weights_``
+    estimator : estimator of rows
     X : array or data frame of shape (n, d)
     names : sequence of str
         Names of the columns of X.
@@ -165,7 +173,7 @@ def find_shapes(
     )
 
 
-def _names_of_outputs(estimator: Any, n_outputs: int) -> list[str]:
+def _names_of_outputs(estimator: WeightedModel, n_outputs: int) -> list[str]:
     """Return the classes or labels of a classifier, or the numbers of outputs."""
     labels = getattr(estimator, "classes_", range(n_outputs))
     constant_labels = getattr(estimator, "constant_labels_", {})
@@ -174,11 +182,13 @@ def _names_of_outputs(estimator: Any, n_outputs: int) -> list[str]:
     return [str(label) for label in varying[-n_outputs:]]
 
 
-def _columns(estimator: Any, X: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return columns of numbers, NaN where they are missing, or strings, by name.
+def _columns(
+    estimator: WeightedModel, X: KernelInputs, names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Return columns of strings, or of numbers, NaN where they are missing, by name.
 
-    The column "missing" names the missing numbers of each row. ``names`` are those of columns of
-    arrays.
+    A further column, "missing", names the missing numbers of each row. ``names`` are those of the
+    columns of arrays.
     """
     training = training_columns(estimator)
     table = read_table(X, training)
@@ -204,7 +214,7 @@ def _columns(estimator: Any, X: Any, names: Sequence[str]) -> dict[str, np.ndarr
     n_rows = len(next(iter(columns.values())))
     missing = []
     for i in range(n_rows):
-        missing_names = [name for name in is_missing if is_missing[name][i]]
+        missing_names = [name for name, is_absent in is_missing.items() if is_absent[i]]
         missing.append(", ".join(missing_names) or "none")
     columns[MISSING] = np.array(missing)
     return columns
@@ -214,10 +224,7 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
     """Choose the points of a shape among the values (n,) of its columns in the rows."""
     is_present = np.all([column == column for column in values], axis=0)  # NaN differs from itself
     present = np.flatnonzero(is_present)
-    if len(values) == 1:
-        joined = values[0]
-    else:
-        joined = np.column_stack(values)
+    joined = values[0] if len(values) == 1 else np.column_stack(values)
     grid, first, codes = np.unique(joined[present], axis=0, return_index=True, return_inverse=True)
     if len(grid) < 2 and columns != (MISSING,):
         raise InputError(
@@ -235,10 +242,16 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
 # ---- batch models --------------------------------------------------------------------------------
 
 
-def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> Shapes:
+def batch_shapes(
+    estimator: Any,
+    checked: Any,
+    X: KernelInputs,
+    y: ArrayLike | None,
+    random: np.random.RandomState,
+) -> Shapes:
     """Return the shapes of a batch model for the rows X, whose encoded columns are ``checked``.
 
-    Targets ``y`` give the shapes bands; ``random`` is a generator.
+    Targets ``y`` give the shapes bands.
     """
     model = estimator._model
     names = source_columns(estimator) or [f"column {j}" for j in range(checked.shape[1])]
@@ -260,12 +273,12 @@ def batch_shapes(estimator: Any, checked: Any, X: Any, y: Any, random: Any) -> S
 def _bootstrap(
     estimator: Any,
     columns: list[Columns],
-    X: Any,
-    y: Any,
-    random: Any,
+    X: Vectors,
+    y: ArrayLike,
+    random: np.random.RandomState,
     points: Mapping[Columns, Points],
 ) -> dict[Columns, np.ndarray]:
-    """Return two standard deviations of the effects over draws of the rows X.
+    """Return two standard deviations of the effects over draws of the encoded rows X.
 
     ``columns`` are those of all kernels. With the sum of all kernels times their weights d as its
     kernel, a machine with one kernel has the same solution as the problem with fixed weights d.
@@ -298,15 +311,13 @@ def _bootstrap(
 
 
 def _bootstrap_models(
-    machine: Any, gram: np.ndarray, targets: np.ndarray, random: Any
+    machine: BaseEstimator, gram: np.ndarray, targets: np.ndarray, random: np.random.RandomState
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows (r,) of each draw, and the coefficients (r, P) of a machine fitted to them.
 
     ``gram`` (n, n) is the kernel of all rows, ``targets`` are (n,) or (n, P).
     """
-    classes = None
-    if is_classifier(machine) and targets.ndim == 1:
-        classes = targets
+    classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):
         drawn = resample(np.arange(len(gram)), stratify=classes, random_state=random)
         rows, counts = np.unique(drawn, return_counts=True)

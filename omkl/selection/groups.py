@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
 from omkl._components import RandomState, as_random_state, check_choice, check_number, warn_caller
 from omkl._messages import listed
@@ -17,16 +18,18 @@ from omkl.batch.group_lasso.blocks import column_labels
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
 from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import code_of, column_of, values_of
 from omkl.features.words import token_features
 from omkl.groups.templates.language import TemplateSet
+from omkl.kernels.base import Kernel
 from omkl.kernels.gram import GramMatrices
 from omkl.kernels.specs import named_kernels
 from omkl.linear.base import SparseLinear
 from omkl.mkl.base import BatchMKL
+from omkl.mkl.kernel_sources import is_precomputed
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 from omkl.parsing.codec import TreebankCodec
 from omkl.parsing.parser import DependencyParser
@@ -67,9 +70,9 @@ def knockoff_of(name: str) -> str:
 
 
 def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, bool]]:
-    """Yield each name twice, with whether it is the knockoff.
+    """Yield each name twice, in random order, with False for the group, True for its knockoff.
 
-    The order of the two is random, as training may depend on it.
+    The order is random since training may depend on it.
     """
     for name, knockoff_first in zip(names, random.random(len(names)) < 0.5):
         yield name, knockoff_first
@@ -85,15 +88,17 @@ def _codes_of(contexts: Iterable[tuple]) -> np.ndarray:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
+def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: OutputsLike) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
     estimator = clone(estimator)
     X = checked_arrays(estimator, X, dtype=np.float64)
     n_columns = X.shape[1]
-    kernels = None
+    parameter = "groups"
+    kernels: dict[str, Kernel] = {}
     if isinstance(estimator, SparseLinear):
         columns = _columns_of_groups(estimator, n_columns)
     else:
+        parameter = "kernels"
         kernels = _kernels_of(estimator)
         names = source_columns(estimator)
         columns = {name: kernel.places(n_columns, names) for name, kernel in kernels.items()}
@@ -119,8 +124,7 @@ def of_columns(estimator: BaseEstimator, X: object, y: object) -> Trial:
             if is_knockoff:
                 group = knockoff_of(name)
                 places = [copies[place] for place in places]
-            groups[group] = places if kernels is None else kernels[name].restricted(places)
-        parameter = "groups" if kernels is None else "kernels"
+            groups[group] = kernels[name].restricted(places) if kernels else places
         return clone(estimator).set_params(**{parameter: groups}).fit(table, y)
 
     return Trial({" + ".join(names): names for names in members.values()}, train)
@@ -141,10 +145,10 @@ def _columns_of_groups(estimator: SparseLinear, n_columns: int) -> dict[str, lis
     return {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(names)}
 
 
-def _kernels_of(estimator: Any) -> dict[str, Any]:
+def _kernels_of(estimator: BaseEstimator) -> dict[str, Kernel]:
     """Return the kernels on columns of an estimator, by name."""
     specs = estimator.kernels
-    if specs is None or (isinstance(specs, str) and specs == "precomputed"):
+    if specs is None or is_precomputed(specs):
         raise InputError(
             "Knockoffs are for kernels on columns: set kernels, "
             'for example to omkl.kernels.per_column("gaussian", X).'
@@ -156,11 +160,11 @@ def _kernels_of(estimator: Any) -> dict[str, Any]:
 
 
 def of_tokens(
-    estimator: BaseEstimator, X: Any, y: Any, context: list[str], are_rows: bool
+    estimator: BaseEstimator, X: Sequence, y: OutputsLike, context: list[str], are_rows: bool
 ) -> Trial:
     """Prepare the keys of dicts, or the templates of words.
 
-    Rows of a table are sequences of one dict.
+    If ``are_rows``, X is a list of dicts instead of sequences.
     """
     sequences = list(zip(X)) if are_rows else list(map(_dicts_of, X))
     tokens = list(chain.from_iterable(sequences))
@@ -181,11 +185,11 @@ def of_tokens(
         new_tokens = []
         for token, donor in zip(tokens, donors):
             new_tokens.append(_with_knockoffs(token, tokens[donor], context, pairs))
-        if are_rows:
-            return clone(estimator).fit(new_tokens, y)
-        remaining = iter(new_tokens)
-        new_sequences = [list(islice(remaining, len(sequence))) for sequence in sequences]
-        return clone(estimator).fit(new_sequences, y)
+        examples: list = new_tokens
+        if not are_rows:
+            remaining = iter(new_tokens)
+            examples = [list(islice(remaining, len(sequence))) for sequence in sequences]
+        return clone(estimator).fit(examples, y)
 
     return Trial({key: [key] for key in tested}, train)
 
@@ -215,10 +219,7 @@ def _with_knockoffs(
 
 
 def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
-    """Prepare the templates of a parser.
-
-    Knockoffs read fields of other words with the same fields ``context``.
-    """
+    """Prepare the templates of a parser; knockoffs read other words of the same ``context``."""
     training = estimator._read(TrainingBlock(treebank, None, None), whole=True)
     templates = TreebankCodec(estimator).suitable_templates(training)
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
@@ -283,8 +284,8 @@ STABLE = 0.9
 
 def select_groups(
     estimator: BaseEstimator,
-    X: Any,
-    y: Any = None,
+    X: ExamplesLike,
+    y: OutputsLike = None,
     *,
     fdr: float | None = None,
     method: str = "knockoffs",
@@ -390,14 +391,16 @@ def select_groups(
     return GroupSelection(method, fdr, by_group, knockoff_threshold(statistics, fdr))
 
 
-def _refuse(method: str, **parameters: object) -> None:
-    """Raise an InputError if a parameter is not None, as it is for another method."""
+def _refuse(method: str, **parameters: float | str | Sequence[str] | None) -> None:
+    """Raise an InputError if a parameter is not None: it is for another method."""
     for name, value in parameters.items():
         if value is not None:
             raise InputError(f'`{name}` is not for method="{method}".')
 
 
-def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str] | None) -> Trial:
+def trial(
+    estimator: BaseEstimator, X: ExamplesLike, y: OutputsLike, context: str | Sequence[str] | None
+) -> Trial:
     """Prepare the groups of an estimator for training beside knockoffs."""
     if "weighting" in estimator.get_params(deep=False):
         # groups that are left out have the same weight as their knockoffs, so that little could be
@@ -424,8 +427,8 @@ def trial(estimator: BaseEstimator, X: Any, y: Any, context: str | Sequence[str]
 
 def _stable_groups(
     estimator: BaseEstimator,
-    X: Any,
-    y: Any,
+    X: ExamplesLike,
+    y: OutputsLike,
     max_false: float,
     n_pairs: int,
     n_jobs: int | None,
@@ -441,15 +444,15 @@ def _stable_groups(
     from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
 
     factor = 4.0 * (1.0 - STABLE + 0.5 / n_pairs) / (1.0 + 1.0 / n_pairs)
-    if isinstance(getattr(estimator, "kernels", None), str) and estimator.kernels == "precomputed":
+    if is_precomputed(getattr(estimator, "kernels", None)):
         X = GramMatrices(X)
 
-    def heaviest(half: np.ndarray) -> _Heaviest:
-        outputs = [] if y is None else [_only(y, half)]
-        weights = group_weights(clone(estimator).fit(_only(X, half), *outputs))
+    def heaviest(half: np.ndarray) -> dict[str, int]:
+        outputs = None if y is None else _only(y, half)
+        weights = group_weights(clone(estimator).fit(_only(X, half), outputs))
         return _heaviest(weights, max_false, factor)
 
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    n = _num_samples(X)
     by_class = is_classifier(estimator) and np.ndim(y) == 1  # a half must not lack a class
     splitter_class = StratifiedShuffleSplit if by_class else ShuffleSplit
     splitter = splitter_class(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random)
@@ -458,34 +461,26 @@ def _stable_groups(
         delayed(heaviest)(np.sort(half)) for half in halves
     )
     counts: Counter[str] = Counter()
-    for result in results:
-        counts.update(dict.fromkeys(result.names, 0))
-        counts.update(result.heaviest)
+    for is_heavy in results:
+        counts.update(is_heavy)
     statistics = {name: times / len(halves) for name, times in counts.items()}
     threshold = STABLE if max(statistics.values()) >= STABLE else np.inf
     return GroupSelection("stability", max_false, statistics, threshold)
 
 
-class _Heaviest(NamedTuple):
-    """Names of all groups, and of the heaviest ones."""
-
-    names: list[str]
-    heaviest: list[str]
-
-
-def _heaviest(weights: Mapping[str, float], max_false: float, factor: float) -> _Heaviest:
-    """Return the q heaviest groups, with the largest q that satisfies the bound ``max_false``."""
+def _heaviest(weights: Mapping[str, float], max_false: float, factor: float) -> dict[str, int]:
+    """Return 1 for the q heaviest groups, 0 for others, with the largest q in ``max_false``."""
     p = len(weights)
     q = int(min(np.sqrt(max_false * p / factor), p / np.sqrt(3.0)))
     if q < 1:
         raise InputError(
             f"`max_false` must be at least {factor / p:.2g} for {p} groups, got {max_false:g}."
         )
-    ranked = sorted(weights, key=lambda name: -weights[name])
-    return _Heaviest(list(weights), [name for name in ranked[:q] if weights[name] > 0.0])
+    heaviest = set(sorted(weights, key=lambda name: -weights[name])[:q])
+    return {name: int(weight > 0.0 and name in heaviest) for name, weight in weights.items()}
 
 
-def _only(X: object, chosen: np.ndarray) -> Any:
+def _only(X: ExamplesLike, chosen: np.ndarray) -> Any:
     """Return some of the examples."""
     if isinstance(X, GramMatrices):
         return X[np.ix_(chosen, chosen)]

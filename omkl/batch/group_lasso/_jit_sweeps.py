@@ -24,9 +24,9 @@ MOST_NORM_STEPS = 50
 class Columns(NamedTuple):
     """Columns of a working set.
 
-    They are the rows of a C-ordered array ``dense`` (k, m). If this is empty they are those of a
-    CSC matrix: column j has the entries ``data[ends[j] : ends[j + 1]]`` in ``rows`` of the same
-    indices.
+    They are the rows of a C-ordered array ``dense`` (k, m). If this is empty, they are those of a
+    CSC matrix: from ``ends[j]`` to ``ends[j + 1]``, ``data`` holds the entries of column j, and
+    ``rows`` their rows.
     """
 
     dense: np.ndarray
@@ -36,10 +36,11 @@ class Columns(NamedTuple):
 
 
 class Bases(NamedTuple):
-    """Eigenvectors of each group's inner products from ``offsets[g]`` on, and eigenvalues (k,).
+    """Eigenvectors of the inner products of each group, and eigenvalues.
 
-    Penalties of single coefficients store the inner products themselves, and their largest
-    eigenvalue.
+    From ``offsets[g]`` on, ``vectors`` holds those of group g, ``values`` (k,) the eigenvalues of
+    all groups; ``is_known[g]`` tells whether they are computed. For penalties of single
+    coefficients they are the inner products themselves, and their largest eigenvalue.
     """
 
     vectors: np.ndarray
@@ -61,11 +62,11 @@ class Coupling(NamedTuple):
 
 
 class Penalty(NamedTuple):
-    """Weights of the norm of a group and of half its square.
+    """Weights ``threshold`` of the norm of a group, and ``ridge`` of half its square.
 
-    In mixed norms these are multiplied by ``norm_weights[g]`` for the norm of group g, and by
-    ``l1_weights[g]`` for the magnitudes of its coefficients. ``positive`` forbids negative
-    coefficients.
+    In mixed norms the threshold is multiplied by ``norm_weights[g]`` for the norm of group g, and
+    by ``l1_weights[g]`` for the magnitudes of its coefficients; else these arrays are empty.
+    ``positive`` forbids negative coefficients.
     """
 
     threshold: float
@@ -143,12 +144,10 @@ def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho)
     not known.
     """
     before = w[j, 0]
-    correlation = 0.0
     if len(columns.dense):
         correlation = np.dot(columns.dense[j], rho)
     else:
-        for entry in range(columns.ends[j], columns.ends[j + 1]):
-            correlation += columns.data[entry] * rho[columns.rows[entry]]
+        correlation = _sparse_product(columns, j, rho)
     magnitude = correlation if penalty.positive else abs(correlation)
     if before == 0.0 and magnitude <= threshold:
         return 0.0
@@ -180,6 +179,15 @@ def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho)
 
 
 @inner
+def _sparse_product(columns, j, vector):
+    """Return the product of a column of the CSC matrix with a vector (m,)."""
+    product = 0.0
+    for entry in range(columns.ends[j], columns.ends[j + 1]):
+        product += columns.data[entry] * vector[columns.rows[entry]]
+    return product
+
+
+@inner
 def _square(columns, j, curvature):
     """Return the weighted square of a column's norm."""
     if len(columns.dense):
@@ -201,11 +209,7 @@ def _correlations(columns, first, last, rho):
     correlations = np.zeros((last - first, len(rho)))
     for j in range(first, last):
         for k in range(len(rho)):
-            residual = rho[k]
-            total = 0.0
-            for entry in range(columns.ends[j], columns.ends[j + 1]):
-                total += columns.data[entry] * residual[columns.rows[entry]]
-            correlations[j - first, k] = total
+            correlations[j - first, k] = _sparse_product(columns, j, rho[k])
     return correlations
 
 
@@ -506,9 +510,9 @@ def _gram(columns, first, last, curvature):
         for entry in range(columns.ends[k], columns.ends[k + 1]):
             column[columns.rows[entry]] += curvature[columns.rows[entry]] * columns.data[entry]
         for j in range(first, k + 1):
-            for entry in range(columns.ends[j], columns.ends[j + 1]):
-                gram[j - first, k - first] += columns.data[entry] * column[columns.rows[entry]]
-            gram[k - first, j - first] = gram[j - first, k - first]
+            product = _sparse_product(columns, j, column)
+            gram[j - first, k - first] = product
+            gram[k - first, j - first] = product
         for entry in range(columns.ends[k], columns.ends[k + 1]):
             column[columns.rows[entry]] = 0.0
     return gram
@@ -529,7 +533,9 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
     is_over : bool
     square, largest : float
     """
-    gram, starts, groups, bases, eigenvalues, threshold, ridge = model
+    gram, starts, groups, bases, eigenvalues, penalty = model
+    threshold = penalty.threshold
+    ridge = penalty.ridge
     size = starts[-1]
     for sweep in range(1, most + 1):
         total_gain = 0.0
@@ -567,10 +573,7 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
 
 @inner
 def _move(bases, group, changes, w, values, threshold, ridge):
-    """Call :func:`_change`, or do the same for a single column of one output.
-
-    For the latter ``bases`` are None.
-    """
+    """Call :func:`_change`, or do the same for a single column of one output, without bases."""
     if bases is not None:
         basis = bases.vectors[bases.offsets[group] : bases.offsets[group + 1]]
         return _change(changes, w, basis, values, threshold, ridge)

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
@@ -10,6 +11,8 @@ from omkl.batch.group_lasso._jit_columns import dense_products, dense_products_a
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import as_floats
 
+#: Matrices that become designs.
+DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
 #: Columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix.
 Matrix: TypeAlias = np.ndarray | sparse.csc_matrix
 
@@ -156,10 +159,7 @@ class SparseDesign(Design):
 
 
 class OperatorDesign(Design):
-    """A matrix defined by its products.
-
-    It is a scipy ``LinearOperator`` with ``matvec`` and ``rmatvec``.
-    """
+    """A matrix defined by its products: a scipy ``LinearOperator`` with ``rmatvec``."""
 
     def correlations(self, rho: np.ndarray) -> np.ndarray:
         return _finite(np.asarray(self.matrix.rmatvec(rho), dtype=np.float64).ravel())
@@ -259,7 +259,7 @@ def _finite(products: np.ndarray) -> np.ndarray:
     raise InputError(f"{place} holds NaN, infinite numbers, or numbers whose squares overflow.")
 
 
-def as_design(matrix: Any) -> Design:
+def as_design(matrix: DesignLike | Design) -> Design:
     """Return a :class:`Design` for an array, a scipy sparse matrix or a ``LinearOperator``.
 
     Parameters

@@ -303,16 +303,13 @@ class StackedProblem(DesignProblem):
 
     def _make_loss(self) -> WeightedLoss:
         free = self.unpenalized
+        samples = (self.loss, self.y, self.loss_weights, self.offset)
         if not self.multinomial:
-            return StackedLoss(
-                self.loss, self.y, self.loss_weights, self.offset, self.n_outputs, free
-            )
+            return StackedLoss(*samples, free, n_outputs=self.n_outputs)
         if free is None:
             n_samples = self.single.design.shape[0]
             free = Unpenalized(np.ones((n_samples, int(self.intercept))))
-        return MultinomialLoss(
-            self.loss, self.y, self.loss_weights, self.offset, free=free, n_parts=self.n_outputs
-        )
+        return MultinomialLoss(*samples, free=free, n_outputs=self.n_outputs)
 
 
 def stacked_problem(

@@ -20,8 +20,8 @@ MODEL_SWEEPS = 100
 EVERY = 10
 #: Maximum number of halvings of a Newton step.
 HALVINGS = 3
-#: Ridge on inner products for duplicate columns, as a share of the sum of eigenvalues; and the
-#: size, relative to the threshold, below which the direction of a group is unreliable.
+#: Ridge on inner products, for duplicate columns, as a share of the sum of eigenvalues. Also the
+#: size of a group, relative to the threshold, below which its direction is unreliable.
 TINY = 1e-12
 #: Relative residual of a Newton step of a coupled loss.
 CLOSE = 1e-2
@@ -29,10 +29,8 @@ CLOSE = 1e-2
 MOST_PRODUCTS = 50
 
 
-def penalty_change(
-    penalty: "QuadraticModel | jit.Penalty", before: np.ndarray, after: np.ndarray
-) -> float:
-    """Return the change of the penalty, by its threshold and ridge, between norms (g,)."""
+def penalty_change(penalty: jit.Penalty, before: np.ndarray, after: np.ndarray) -> float:
+    """Return the change of the penalty between two arrays of norms, (g,)."""
     change = penalty.threshold * (after - before).sum()
     return change + 0.5 * penalty.ridge * (after**2 - before**2).sum()
 
@@ -40,21 +38,20 @@ def penalty_change(
 class QuadraticModel(NamedTuple):
     r""":math:`w^\top G w / 2 - c^\top w` for several outputs, plus a penalty on norms of groups.
 
-    The penalty has a threshold and a ridge.
-
     Parameters
     ----------
-    gram : C-ordered array of shape (K, K)
+    gram : C-ordered array with at least k rows and columns
         Inner products of the k columns, in the first k rows and columns.
     starts : int array of shape (g + 1,)
         Index of the first column of each group, and k.
     groups : int array of shape (g,)
         Indices of the groups in ``bases``.
     bases : Bases or None
-        Computed bases of all groups.
+        Computed bases of all groups; None for single columns of one output.
     values : array of shape (k,)
         Eigenvalues of these groups.
-    threshold, ridge : float
+    penalty : Penalty
+        Its threshold and ridge, for Euclidean norms.
     """
 
     gram: np.ndarray
@@ -62,8 +59,7 @@ class QuadraticModel(NamedTuple):
     groups: np.ndarray
     bases: jit.Bases | None
     values: np.ndarray
-    threshold: float
-    ridge: float
+    penalty: jit.Penalty
 
     def minimise(
         self,
@@ -113,7 +109,7 @@ class QuadraticModel(NamedTuple):
         sizes = np.diff(self.starts)
         largest_values = np.maximum.reduceat(self.values, self.starts[:-1])
         norms = Blocks(sizes).norms(np.linalg.norm(w, axis=1))
-        is_active = largest_values * norms > TINY * self.threshold
+        is_active = largest_values * norms > TINY * self.penalty.threshold
         if not is_active.any():
             return square
         indices = np.flatnonzero(np.repeat(is_active, sizes))
@@ -170,7 +166,7 @@ class _ActiveGroups:
             products = (self.w * after).sum(axis=1)
             after[self.blocks.spread(self.blocks.sums(products) <= 0.0)] = 0.0
             moves = after - self.w
-            change = penalty_change(self.model, self.norms, self._norms_of(after))
+            change = penalty_change(self.model.penalty, self.norms, self._norms_of(after))
             change += 0.5 * (moves * (self.gram @ moves)).sum()
             if change < (moves * self.correlations).sum():
                 return after
@@ -179,17 +175,17 @@ class _ActiveGroups:
 
     def _newton_step(self) -> np.ndarray:
         """Return the Newton step (a, K)."""
-        model = self.model
+        ridge = self.model.penalty.ridge
         blocks = self.blocks
-        slopes = blocks.spread(model.threshold / self.norms)
+        slopes = blocks.spread(self.model.penalty.threshold / self.norms)
         # the norm of a group has curvature orthogonal to its ray
         curvatures = slopes
         if self.w.shape[1] == 1:
             curvatures = np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
         system = self.gram.copy()
-        add_to_diagonal(system, curvatures + model.ridge + TINY * model.values.sum())
+        add_to_diagonal(system, curvatures + ridge + TINY * self.model.values.sum())
         rays = np.sqrt(curvatures)[:, None] * self.w / blocks.spread(self.norms)[:, None]
-        right = self.correlations - (model.ridge + slopes)[:, None] * self.w
+        right = self.correlations - (ridge + slopes)[:, None] * self.w
         return _solved_beside_rays(system, blocks, rays, right)
 
 
@@ -445,8 +441,7 @@ class Sweeps:
             groups=self._groups,
             bases=bases,
             values=bases.values,
-            threshold=self._penalty.threshold,
-            ridge=self._penalty.ridge,
+            penalty=self._penalty,
         )
         by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
         model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
@@ -604,9 +599,7 @@ class Sweeps:
         """
         n_outputs = self._problem.n_outputs
         sizes = self._sizes[groups]
-        is_solved = np.zeros(len(self._groups), dtype=bool)
-        is_solved[groups] = True
-        indices = np.flatnonzero(np.repeat(is_solved, self._sizes))
+        indices = np.flatnonzero(np.repeat(np.isin(self._groups, groups), self._sizes))
         columns = self._working_set.matrix[:, indices]
         by_output = w.reshape(-1, n_outputs)
         w_of_groups = by_output[indices]
@@ -629,8 +622,7 @@ class Sweeps:
             groups=groups,
             bases=bases,
             values=bases.values[indices],
-            threshold=self._penalty.threshold,
-            ridge=self._penalty.ridge,
+            penalty=self._penalty,
         )
         correlations = np.ascontiguousarray(rho.reshape(n_outputs, -1) @ columns)
         model.minimise(w_of_groups, correlations, worth=LEAST_GAIN)

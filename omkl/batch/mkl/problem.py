@@ -1,7 +1,4 @@
-"""Multiple kernel learning on a finite set of samples, with one output or several.
-
-Several outputs share kernel weights.
-"""
+"""Multiple kernel learning on a finite set of samples; several outputs share kernel weights."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -56,7 +53,7 @@ class Problem(BaseProblem):
     @cached_property
     def weighted_loss(self) -> WeightedLoss:
         if isinstance(self.kernels, ReplicatedStack):
-            return StackedLoss(self.loss, self.y, self.loss_weights, n_parts=self.kernels.n_parts)
+            return StackedLoss(self.loss, self.y, self.loss_weights, n_outputs=self.kernels.n_parts)
         return super().weighted_loss
 
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
@@ -111,7 +108,7 @@ def smallest_c(problem: Problem) -> float:
 
     It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0.
     For regressions with a squared norm, whose C does not depend on the unit of y, this is
-    multiplied by the root mean square of the errors.
+    multiplied by the root mean square of the errors of the constant.
 
     Parameters
     ----------

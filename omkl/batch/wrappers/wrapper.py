@@ -52,10 +52,9 @@ def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
 
     def base_svm(gram: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
         cost = float(weights.max())
-        sample_weight = None if np.all(weights == cost) else weights / cost
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            fitted = machine.set_params(C=cost).fit(gram, y, sample_weight)
+            fitted = machine.set_params(C=cost).fit(gram, y, weights / cost)
         coefficients = np.zeros(len(y))
         coefficients[fitted.support_] = fitted.dual_coef_[0]
         return coefficients, float(fitted.intercept_[0])
@@ -117,10 +116,7 @@ class Search:
         self.rho: np.ndarray
 
     def evaluate(self, weights: np.ndarray) -> Point:
-        """Evaluate J: one call of the base SVM, and two passes over kernels.
-
-        The first pass is over the kernels with nonzero weights, the second one over all.
-        """
+        """Evaluate J by a call of the base SVM, a pass over active kernels, and one over all."""
         problem = self.problem
         if np.all(weights > 0):
             gram = problem.kernels.combine(weights, None)
@@ -183,10 +179,9 @@ def weights_in(sets: dict[str, str]) -> Requirement:
 class Wrapper(Solver):
     """Base of the wrapper methods, for problems with an intercept.
 
-    Subclasses define the generator :meth:`points`.
-
-    The base SVM is scikit-learn's ``SVC`` for the hinge loss, its ``SVR`` for the
-    epsilon-insensitive loss, and kernel ridge regression for the squared loss.
+    Subclasses define the generator :meth:`points`. The base SVM is scikit-learn's ``SVC`` for the
+    hinge loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the
+    squared loss.
     """
 
     default_max_iter = 1000

@@ -317,7 +317,7 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     y = np.eye(3)[rng.integers(3, size=6)].T.ravel()
     weights, offset = np.tile(rng.uniform(0.5, 2, 6), 3), rng.normal(size=18)
     loss = MultinomialLoss(
-        Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_parts=3
+        Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_outputs=3
     )
     z = rng.normal(size=18)
     assert check_grad(loss.value, lambda z: -loss.dual_point(z), z) < 1e-5
