@@ -13,6 +13,7 @@ from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock, bl
 from omkl.exceptions import InputError
 from omkl.parsing.decoding import HEAD_CONFIDENCE, RELATION_CONFIDENCE, confidences
 from omkl.parsing.sentences import (
+    Sentences,
     check_sentences,
     check_trees,
     strings_of,
@@ -107,7 +108,7 @@ class Answer(NamedTuple):
 
 def answers_of(
     model: Any,
-    X: ExamplesLike,
+    X: object,
     y: OutputsLike = None,
     column: str | None = None,
     compare: bool = False,
@@ -217,7 +218,7 @@ def columns_of(model: Any) -> tuple[str, ...]:
 
 
 def _sentences(
-    model: Any, X: ExamplesLike, y: OutputsLike, column: str | None, compare: bool
+    model: Any, X: Sentences, y: OutputsLike, column: str | None, compare: bool
 ) -> Iterator[Answer]:
     """Annotate sentences; an answer is wrong where one of the wanted columns is."""
     judged = columns_of(model) if column is None else (column,)

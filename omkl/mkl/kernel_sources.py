@@ -416,7 +416,7 @@ def _kernels_last(
     return grams
 
 
-def _delayed(grams: MatricesLike) -> dict[str, Any] | None:
+def _delayed(grams: Any) -> dict[str, Any] | None:
     """Return Gram matrices of Dask by name, from a dict, a list, or an array (M, N, N); else None.
 
     The array may be a single matrix (N, N).
@@ -434,7 +434,7 @@ def _delayed(grams: MatricesLike) -> dict[str, Any] | None:
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
 
 
-def summed(source: KernelSource, X: Vectors | GramMatrices, weights: np.ndarray) -> np.ndarray:
+def summed(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
     """Return the sum (n, N) of all kernels times their weights (M,), for n inputs."""
     active = np.flatnonzero(weights)
     total = np.zeros((X.shape[0], source.n_samples))

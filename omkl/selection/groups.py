@@ -7,6 +7,7 @@ from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
@@ -18,7 +19,7 @@ from omkl.batch.group_lasso.blocks import column_labels
 from omkl.data import Treebank
 from omkl.data.treebank.strings import MISSING
 from omkl.estimators.batch import read_groups
-from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
+from omkl.estimators.sources import ExamplesLike, TrainingBlock
 from omkl.estimators.validation import checked_arrays, source_columns
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import code_of, column_of, values_of
@@ -88,7 +89,7 @@ def _codes_of(contexts: Iterable[tuple]) -> np.ndarray:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: OutputsLike) -> Trial:
+def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -> Trial:
     """Prepare kernels on columns of a table, or groups of columns."""
     estimator = clone(estimator)
     X = checked_arrays(estimator, X, dtype=np.float64)
@@ -160,7 +161,7 @@ def _kernels_of(estimator: BaseEstimator) -> dict[str, Kernel]:
 
 
 def of_tokens(
-    estimator: BaseEstimator, X: Sequence, y: OutputsLike, context: list[str], are_rows: bool
+    estimator: BaseEstimator, X: Sequence, y: ArrayLike | None, context: list[str], are_rows: bool
 ) -> Trial:
     """Prepare the keys of dicts, or the templates of words.
 
@@ -284,8 +285,8 @@ STABLE = 0.9
 
 def select_groups(
     estimator: BaseEstimator,
-    X: ExamplesLike,
-    y: OutputsLike = None,
+    X: Any,
+    y: ArrayLike | None = None,
     *,
     fdr: float | None = None,
     method: str = "knockoffs",
@@ -399,7 +400,7 @@ def _refuse(method: str, **parameters: float | str | Sequence[str] | None) -> No
 
 
 def trial(
-    estimator: BaseEstimator, X: ExamplesLike, y: OutputsLike, context: str | Sequence[str] | None
+    estimator: BaseEstimator, X: Any, y: ArrayLike | None, context: str | Sequence[str] | None
 ) -> Trial:
     """Prepare the groups of an estimator for training beside knockoffs."""
     if "weighting" in estimator.get_params(deep=False):
@@ -427,8 +428,8 @@ def trial(
 
 def _stable_groups(
     estimator: BaseEstimator,
-    X: ExamplesLike,
-    y: OutputsLike,
+    X: ExamplesLike | GramMatrices,
+    y: ArrayLike | None,
     max_false: float,
     n_pairs: int,
     n_jobs: int | None,
@@ -453,7 +454,8 @@ def _stable_groups(
         return _heaviest(weights, max_false, factor)
 
     n = _num_samples(X)
-    by_class = is_classifier(estimator) and np.ndim(y) == 1  # a half must not lack a class
+    # a half must not lack a class
+    by_class = y is not None and is_classifier(estimator) and np.ndim(y) == 1
     splitter_class = StratifiedShuffleSplit if by_class else ShuffleSplit
     splitter = splitter_class(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random)
     halves = list(chain.from_iterable(splitter.split(range(n), y)))
@@ -480,7 +482,7 @@ def _heaviest(weights: Mapping[str, float], max_false: float, factor: float) -> 
     return {name: int(weight > 0.0 and name in heaviest) for name, weight in weights.items()}
 
 
-def _only(X: ExamplesLike, chosen: np.ndarray) -> Any:
+def _only(X: ExamplesLike | GramMatrices, chosen: np.ndarray) -> Any:
     """Return some of the examples."""
     if isinstance(X, GramMatrices):
         return X[np.ix_(chosen, chosen)]

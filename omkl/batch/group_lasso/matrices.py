@@ -275,7 +275,7 @@ def as_design(matrix: DesignLike | Design) -> Design:
         return matrix
     if isinstance(matrix, LinearOperator):
         return OperatorDesign(matrix)
-    if sparse.issparse(matrix):
+    if isinstance(matrix, (sparse.sparray, sparse.spmatrix)):
         if matrix.format not in ("csc", "csr"):
             matrix = matrix.tocsc()
         return SparseDesign(as_floats(matrix), matrix.format == "csc")
