@@ -1,7 +1,6 @@
 """Predictions of models with confidences, and with correct outputs which of them are wrong."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,7 +10,12 @@ from omkl.data import Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals
 from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock, blocks_of
 from omkl.exceptions import InputError
-from omkl.parsing.decoding import HEAD_CONFIDENCE, RELATION_CONFIDENCE, confidences
+from omkl.parsing.decoding import (
+    HEAD_CONFIDENCE,
+    RELATION_CONFIDENCE,
+    ParseMarginals,
+    confidences,
+)
 from omkl.parsing.sentences import (
     Sentences,
     check_sentences,
@@ -73,6 +77,16 @@ class Answer(NamedTuple):
             elif codes:
                 unknown[label] = None
         return self._replace(wrong=self.wrong | wrong, right=right)
+
+    def times(self, probabilities: np.ndarray) -> "Answer":
+        """Multiply by further probabilities of the tokens, (n,)."""
+        sure = float(self.sure * probabilities.prod())
+        return self._replace(sure=sure, tokens=self.tokens * probabilities)
+
+    def with_heads(self, marginals: ParseMarginals) -> "Answer":
+        """Show the probabilities of the heads of the words of a sentence."""
+        probabilities = marginals.arcs[:, 1:].T
+        return self._replace(values=probabilities, names=np.arange(probabilities.shape[1]))
 
     def in_entities(self) -> tuple["Answer", list[int]]:
         """Return confidences and errors of predicted entities, and their first tokens.
@@ -252,45 +266,6 @@ def column_of(treebank: Treebank, name: str) -> np.ndarray:
     return np.array(strings_of(treebank, name), dtype=object)
 
 
-@dataclass
-class _Confidence:
-    """Confidence in the annotation of n sentences with N words.
-
-    Attributes
-    ----------
-    shown : str
-        Column of the labels of answers.
-    sentences : array of shape (n,)
-        Product of the probabilities of each sentence.
-    words : array of shape (N,)
-    values, names : lists of n arrays
-        As of answers.
-    """
-
-    shown: str
-    sentences: np.ndarray
-    words: np.ndarray
-    values: list[np.ndarray]
-    names: list[np.ndarray]
-
-    @classmethod
-    def certain(cls, treebank: Treebank, shown: str) -> "_Confidence":
-        """Return the confidence in sentences of which nothing is predicted."""
-        return cls(
-            shown=shown,
-            sentences=np.ones(len(treebank)),
-            words=np.ones(treebank.n_words),
-            values=[np.zeros((length, 0)) for length in treebank.lengths],
-            names=[np.zeros(0)] * len(treebank),
-        )
-
-    def multiply(self, words: np.ndarray, ends: np.ndarray) -> None:
-        """Multiply by probabilities (N,) of words; sentences end before the words ``ends``."""
-        self.words = self.words * words
-        products = [of_sentence.prod() for of_sentence in np.split(words, ends)]
-        self.sentences = self.sentences * products
-
-
 def annotated(
     model: Any,
     treebank: Treebank,
@@ -314,9 +289,18 @@ def annotated(
         tagger = model.tagger_
         parser = model.parser_
     ends = treebank.offsets[1:-1]
-    state = _Confidence.certain(treebank, shown=wanted[0])
+    shown = wanted[0]
+    answers = []
+    for length in treebank.lengths:
+        nothing = np.zeros((length, 0))
+        answers.append(Answer(nothing, 1.0, np.ones(length), values=nothing, names=np.zeros(0)))
     if tagger is not None:
-        treebank = _tagged(tagger, treebank, state, confidence)
+        treebank, tags = _tagged(tagger, treebank, confidence)
+        if tags and shown == tagger.tag:
+            answers = tags
+        elif tags and shown not in TREE:
+            pairs = zip(answers, tags)
+            answers = [answer._replace(sure=tag.sure, tokens=tag.tokens) for answer, tag in pairs]
     if predicts_trees:
         has_marginals(parser, InputError)
         [(treebank, _)] = parser._decoder.blocks(treebank)
@@ -324,25 +308,22 @@ def annotated(
             treebank, relations="deprels" in predicted
         )
         probabilities = confidences(treebank, marginals)
-        if judges_trees:
-            state.multiply(probabilities[HEAD_CONFIDENCE], ends)
+        judged = [HEAD_CONFIDENCE] if judges_trees else []
         if "deprels" in wanted and RELATION_CONFIDENCE in probabilities:
-            state.multiply(probabilities[RELATION_CONFIDENCE], ends)
+            judged.append(RELATION_CONFIDENCE)
+        for name in judged:
+            answers = list(map(Answer.times, answers, np.split(probabilities[name], ends)))
         if "heads" in wanted:
-            state.shown = "heads"
-            state.values = [of_sentence.arcs[:, 1:].T for of_sentence in marginals]
-            state.names = [np.arange(arcs.shape[1]) for arcs in state.values]
+            shown = "heads"
+            answers = list(map(Answer.with_heads, answers, marginals))
         if confidence:
             treebank = parser._decoder.with_confidences(treebank, marginals)
-    labels = np.split(column_of(treebank, state.shown), ends)
-    words = np.split(state.words, ends)
-    sentences = state.sentences.tolist()
-    answers = list(map(Answer, labels, sentences, words, state.values, state.names))
-    return treebank, answers
+    labels = np.split(column_of(treebank, shown), ends)
+    return treebank, [answer._replace(labels=words) for answer, words in zip(answers, labels)]
 
 
-def _tagged(tagger: Any, treebank: Treebank, state: _Confidence, confidence: bool) -> Treebank:
-    """Return sentences with tags, and set the confidence in them if tags may be wrong."""
+def _tagged(tagger: Any, treebank: Treebank, confidence: bool) -> tuple[Treebank, list[Answer]]:
+    """Return sentences with tags, and the answers of the tags, none if there is only one tag."""
     tags: list[Answer] = []
 
     def predict(words: list) -> list[np.ndarray]:
@@ -350,18 +331,12 @@ def _tagged(tagger: Any, treebank: Treebank, state: _Confidence, confidence: boo
         return [answer.labels for answer in tags]
 
     treebank = tagger.annotate(treebank, predict)
-    probabilities = state.words
-    if tags:
-        probabilities = np.concatenate([answer.tokens for answer in tags])
     if confidence and tagger.tag is not None:
+        probabilities = np.ones(treebank.n_words)
+        if tags:
+            probabilities = np.concatenate([answer.tokens for answer in tags])
         treebank = with_notes(treebank, {f"{tagger.tag.capitalize()}Conf": probabilities})
-    if tags and state.shown not in TREE:
-        state.sentences = np.array([answer.sure for answer in tags])
-        state.words = probabilities
-        if state.shown == tagger.tag:
-            state.values = [answer.values for answer in tags]
-            state.names = [answer.names for answer in tags]
-    return treebank
+    return treebank, tags
 
 
 #: Reader of examples by their kind.

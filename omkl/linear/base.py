@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -443,16 +442,6 @@ class SparseLinear(SavedEstimator, BaseEstimator):
                 pieces.append(Piece("feature", group, j, None, value))
         return pieces
 
-    def _score(
-        self,
-        metric: Callable[..., float],
-        X: DesignLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        offset: ArrayLike | None,
-    ) -> float:
-        return float(metric(y, self.predict(X, offset=offset), sample_weight=sample_weight))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -486,7 +475,8 @@ class SparseRegressor(RegressorMixin, SparseLinear):
         """
         from sklearn.metrics import r2_score
 
-        return self._score(r2_score, X, y, sample_weight, offset)
+        outputs = self.predict(X, offset=offset)
+        return float(r2_score(y, outputs, sample_weight=sample_weight))
 
 
 class SparseClassifier(ClassifierMixin, SparseLinear):
@@ -509,7 +499,8 @@ class SparseClassifier(ClassifierMixin, SparseLinear):
         """
         from sklearn.metrics import accuracy_score
 
-        return self._score(accuracy_score, X, y, sample_weight, offset)
+        labels = self.predict(X, offset=offset)
+        return float(accuracy_score(y, labels, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

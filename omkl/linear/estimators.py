@@ -285,8 +285,7 @@ class GroupLassoCV(SparseRegressor):
             As for a single alpha; also if alphas are invalid, cv does not split the samples into
             folds or leaves one empty, or scoring is invalid or undefined in all folds.
         """
-        with restoring_columns(self):
-            fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
         return self
 
 
@@ -360,8 +359,7 @@ fit_intercept, positive, missing, verbose
             As for a single alpha; also if alphas are invalid, cv does not split the samples into
             folds or leaves one empty, or scoring is invalid or undefined in all folds.
         """
-        with restoring_columns(self):
-            fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
+        fit_best_alpha(self, X, y, sample_weight, sample_groups, offset)
         return self
 
 
@@ -376,20 +374,20 @@ def fit_best_alpha(
     """Choose the alpha of a model by cross-validation, and train it on all samples."""
     model._check()
     check_n_jobs(model.n_jobs)
-    samples, class_decoder = read_samples(model, X, y, sample_weight, offset)
-    decoder = class_decoder or NumberDecoder(resolve_loss(model))
-    search = PathSearch(model, "alpha", y, sample_weight, sample_groups)
-    alphas = path_values(samples.merged().problems(model, 1.0), model.alphas)
-    paths = []
-    for train, test in search.folds:
-        paths.append(partial(_held_out_path, model, samples, decoder, train, test))
-    if class_decoder is None:
-        targets = samples.targets[0] + samples.centres
-    else:
+    with restoring_columns(model):
+        samples, class_decoder = read_samples(model, X, y, sample_weight, offset)
+        decoder = class_decoder or NumberDecoder(resolve_loss(model))
+        search = PathSearch(model, "alpha", y, sample_weight, sample_groups)
+        alphas = path_values(samples.merged().problems(model, 1.0), model.alphas)
+        paths = []
+        for train, test in search.folds:
+            paths.append(partial(_held_out_path, model, samples, decoder, train, test))
         targets = search.y[search.used]
-    alpha = search.choose(alphas, paths, targets, model.n_jobs)
-    model._learn(samples, class_decoder, alpha)
-    search.warn()
+        if class_decoder is None:
+            targets = samples.targets[0] + samples.centres
+        alpha = search.choose(alphas, paths, targets, model.n_jobs)
+        model._learn(samples, class_decoder, alpha)
+        search.warn()
 
 
 def _held_out_path(

@@ -108,85 +108,63 @@ class QuadraticModel(NamedTuple):
         """
         sizes = np.diff(self.starts)
         largest_values = np.maximum.reduceat(self.values, self.starts[:-1])
-        norms = Blocks(sizes).norms(np.linalg.norm(w, axis=1))
+        norms = _norms_of_rows(Blocks(sizes), w)
         is_active = largest_values * norms > TINY * self.penalty.threshold
         if not is_active.any():
             return square
         indices = np.flatnonzero(np.repeat(is_active, sizes))
-        active = _ActiveGroups(
-            model=self,
-            gram=self.gram[np.ix_(indices, indices)],
-            blocks=Blocks(sizes[is_active]),
-            w=w[indices],
-            correlations=correlations[:, indices].T,
-        )
+        before = w[indices]
+        correlations_before = correlations[:, indices].T
         try:
-            after = active.after_newton_step()
+            after = self._after_newton_step(
+                self.gram[np.ix_(indices, indices)],
+                Blocks(sizes[is_active]),
+                before,
+                correlations_before,
+            )
         except np.linalg.LinAlgError:
             return square
-        if after is None:
-            return square
-        moves = after - active.w
+        moves = after - before
         w[indices] = after
         correlations -= moves.T @ self.gram[indices, : self.starts[-1]]
-        sums = active.correlations + correlations[:, indices].T
+        sums = correlations_before + correlations[:, indices].T
         return square - float((moves * sums).sum())
 
+    def _after_newton_step(
+        self, gram: np.ndarray, blocks: Blocks, w: np.ndarray, correlations: np.ndarray
+    ) -> np.ndarray:
+        """Return coefficients after a Newton step in the active groups; ``w`` if none helps.
 
-@dataclass(eq=False)
-class _ActiveGroups:
-    """The nonzero groups of a quadratic model, with a columns and K outputs.
-
-    Parameters
-    ----------
-    model : QuadraticModel
-    gram : array of shape (a, a)
-    blocks : Blocks
-    w, correlations : arrays of shape (a, K)
-    """
-
-    model: QuadraticModel
-    gram: np.ndarray
-    blocks: Blocks
-    w: np.ndarray
-    correlations: np.ndarray
-
-    def __post_init__(self) -> None:
-        self.norms = self._norms_of(self.w)
-
-    def _norms_of(self, w: np.ndarray) -> np.ndarray:
-        """Return the norms (g,) of the groups of coefficients (a, K)."""
-        return self.blocks.norms(np.linalg.norm(w, axis=1))
-
-    def after_newton_step(self) -> np.ndarray | None:
-        """Return coefficients (a, K) after a Newton step, None if it raises the objective."""
-        step = self._newton_step()
-        for _ in range(HALVINGS):
-            after = self.w + step
-            products = (self.w * after).sum(axis=1)
-            after[self.blocks.spread(self.blocks.sums(products) <= 0.0)] = 0.0
-            moves = after - self.w
-            change = penalty_change(self.model.penalty, self.norms, self._norms_of(after))
-            change += 0.5 * (moves * (self.gram @ moves)).sum()
-            if change < (moves * self.correlations).sum():
-                return after
-            step *= 0.5
-        return None
-
-    def _newton_step(self) -> np.ndarray:
-        """Return the Newton step (a, K)."""
-        ridge = self.model.penalty.ridge
-        blocks = self.blocks
-        slopes = blocks.spread(self.model.penalty.threshold / self.norms)
+        The groups have a columns, with inner products ``gram`` (a, a). Coefficients ``w`` and
+        ``correlations`` are (a, K).
+        """
+        ridge = self.penalty.ridge
+        norms = _norms_of_rows(blocks, w)
+        slopes = blocks.spread(self.penalty.threshold / norms)
         # the norm of a group has curvature orthogonal to its ray
         curvatures = slopes
-        if self.w.shape[1] == 1:
+        if w.shape[1] == 1:
             curvatures = np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)
-        system = self.gram.copy()
-        add_to_diagonal(system, curvatures + ridge + TINY * self.model.values.sum())
-        rays = np.sqrt(curvatures)[:, None] * self.w / blocks.spread(self.norms)[:, None]
-        right = self.correlations - (ridge + slopes)[:, None] * self.w
-        return _solved_beside_rays(system, blocks, rays, right)
+        system = gram.copy()
+        add_to_diagonal(system, curvatures + ridge + TINY * self.values.sum())
+        rays = np.sqrt(curvatures)[:, None] * w / blocks.spread(norms)[:, None]
+        right = correlations - (ridge + slopes)[:, None] * w
+        step = _solved_beside_rays(system, blocks, rays, right)
+        for _ in range(HALVINGS):
+            after = w + step
+            after[blocks.spread(blocks.sums((w * after).sum(axis=1)) <= 0.0)] = 0.0
+            moves = after - w
+            change = penalty_change(self.penalty, norms, _norms_of_rows(blocks, after))
+            change += 0.5 * (moves * (gram @ moves)).sum()
+            if change < (moves * correlations).sum():
+                return after
+            step *= 0.5
+        return w
+
+
+def _norms_of_rows(blocks: Blocks, w: np.ndarray) -> np.ndarray:
+    """Return the norms (g,) of blocks of rows of coefficients (k, K)."""
+    return blocks.norms(np.linalg.norm(w, axis=1))
 
 
 def _solved_beside_rays(

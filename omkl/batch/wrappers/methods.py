@@ -1,7 +1,6 @@
 """Searches over kernel weights, such as SimpleMKL, closed-form updates and cutting planes."""
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 import scipy
@@ -11,7 +10,15 @@ from sklearn.exceptions import ConvergenceWarning
 from omkl._components import check_number
 from omkl.batch.mkl.problem import Problem
 from omkl.batch.newton import cholesky
-from omkl.batch.wrappers.wrapper import MOST_PIVOTS, SVM, Point, Search, Wrapper, weights_in
+from omkl.batch.wrappers.wrapper import (
+    MOST_PIVOTS,
+    SVM,
+    BaseSVM,
+    Point,
+    Search,
+    Wrapper,
+    weights_in,
+)
 from omkl.regularizers import L21Ball
 
 #: Share of the first slope at which the line search of SimpleMKL ends.
@@ -39,28 +46,20 @@ class SimpleMKL(Wrapper):
 
     aliases = {"simplemkl": {}}
 
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        while True:
-            # the direction of steepest descent on the simplex; the weight of the pivot balances the
-            # sum
-            pivot = int(np.argmax(point.weights))
-            direction = point.gradient[pivot] - point.gradient
-            direction[(point.weights == 0) & (direction < 0)] = 0.0
-            direction[pivot] = -direction.sum()  # it was zero
-            if not np.any(direction):
-                return
-            lower = _descend(search, point, direction, pivot)
-            if lower.value >= point.value:
-                return
-            point = lower
-            yield point
+    def next_point(self, search: Search, point: Point) -> Point | None:
+        # the direction of steepest descent on the simplex; the weight of the pivot balances the sum
+        pivot = int(np.argmax(point.weights))
+        direction = point.gradient[pivot] - point.gradient
+        direction[(point.weights == 0) & (direction < 0)] = 0.0
+        direction[pivot] = -direction.sum()  # it was zero
+        if not np.any(direction):
+            return None
+        lower = _descend(search, point, direction, pivot)
+        return lower if lower.value < point.value else None
 
 
 def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) -> Point:
-    """Return the lowest point of a search along a direction.
-
-    Components of the direction are dropped when their weights reach 0.
-    """
+    """Return the lowest point along a direction; weights that reach 0 leave the direction."""
     steepest = point.gradient @ direction
     while True:
         falling = np.flatnonzero(direction < 0)
@@ -125,21 +124,15 @@ class HessianMKL(Wrapper):
     aliases = {"hessianmkl": {}}
     default_max_iter = 200
 
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        while True:
-            curvature = hessian(search.problem, point)
-            # the program needs only a share of the duality gap of the weights
-            gap = point.gradient @ point.weights - point.gradient.min()
-            linear = point.gradient - curvature @ point.weights
-            best = minimize_on_simplex(curvature, linear, 1e-3 * gap)
-            lower = _backtrack(search, point, best - point.weights)
-            if lower is None:
-                vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
-                lower = _backtrack(search, point, vertex - point.weights)
-            if lower is None:
-                return
-            point = lower
-            yield point
+    def next_point(self, search: Search, point: Point) -> Point | None:
+        curvature = hessian(search.problem, point)
+        # the program needs only a share of the duality gap of the weights
+        gap = point.gradient @ point.weights - point.gradient.min()
+        linear = point.gradient - curvature @ point.weights
+        best = minimize_on_simplex(curvature, linear, 1e-3 * gap)
+        vertex = np.eye(len(point.weights))[np.argmin(point.gradient)]
+        lower = _backtrack(search, point, best - point.weights)
+        return lower or _backtrack(search, point, vertex - point.weights)
 
 
 def hessian(problem: Problem, point: Point) -> np.ndarray:
@@ -215,11 +208,11 @@ class Alternating(Wrapper):
 
     least_weight = 1e-4  # updates are multiplicative: zero weights would stay zero
 
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        while np.any(point.squares):
-            norms = point.weights * np.sqrt(point.squares)
-            point = search.evaluate(search.problem.regularizer.kernel_weights(norms))
-            yield point
+    def next_point(self, search: Search, point: Point) -> Point | None:
+        if not np.any(point.squares):
+            return None
+        norms = point.weights * np.sqrt(point.squares)
+        return search.evaluate(search.problem.regularizer.kernel_weights(norms))
 
 
 class WeightConstrained(Alternating):
@@ -258,30 +251,35 @@ class LpNormMKL(Alternating):
     requires = SVM, weights_in({"lp-ball": "'lp-norm'", "simplex": "'mkl'", "point": "'uniform'"})
 
 
-class CuttingPlanes:
-    r"""The model :math:`\max_j\, c_j + s_j^\top d \le J(d)`, with :math:`s_j = \nabla J(d_j)`."""
+class CuttingPlanes(Search):
+    r"""A search with planes that touch J at all points so far.
 
-    def __init__(self, search: Search) -> None:
-        self.search = search
+    They are a model of J: :math:`\max_j\, c_j + s_j^\top d \le J(d)`, with
+    :math:`s_j = \nabla J(d_j)`.
+    """
+
+    def __init__(self, problem: Problem, base_svm: BaseSVM) -> None:
+        super().__init__(problem, base_svm)
         self.points: list[Point] = []
         self._multipliers = np.zeros(0)
 
-    def add(self, point: Point) -> None:
-        """Add the plane that touches J at a point."""
+    def evaluate(self, weights: np.ndarray) -> Point:
+        point = super().evaluate(weights)
         self.points.append(point)
         self._slopes = np.array([cut.gradient for cut in self.points])
         self._constants = np.array([cut.value - cut.gradient @ cut.weights for cut in self.points])
+        return point
 
     def minimize(self) -> tuple[np.ndarray, float] | None:
         """Minimise the model over the simplex by a linear program.
 
         Return weights (M,) and the value; None on failure. The multipliers of the planes mix their
-        dual points into a dual point whose value is at least the minimum; pass it to the search.
-        Norms are convex, so the mixture of the squares bounds the squares of the mixture.
+        dual points into a dual point whose value is at least the minimum; offer it. Norms are
+        convex, so the mixture of the squares bounds the squares of the mixture.
         """
         n_planes, n_kernels = self._slopes.shape
         # scale by the best value: the tolerances of the program are absolute
-        unit = max(abs(self.search.primal), np.finfo(float).tiny)
+        unit = max(abs(self.primal), np.finfo(float).tiny)
         # the variables are the weights and a roof of the planes
         program = scipy.optimize.linprog(
             np.append(np.zeros(n_kernels), 1.0),
@@ -297,7 +295,7 @@ class CuttingPlanes:
             return None
         mixture = np.maximum(-program.ineqlin.marginals, 0.0)
         mixture /= mixture.sum()
-        self.search.offer(
+        self.offer(
             rho=mixture @ np.array([cut.rho for cut in self.points]),
             squares=mixture @ np.array([cut.squares for cut in self.points]),
         )
@@ -358,19 +356,15 @@ class SILP(Wrapper):
 
     aliases = {"silp": {}}
     default_max_iter = 5000
+    search_class = CuttingPlanes
 
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        planes = CuttingPlanes(search)
-        while True:
-            planes.add(point)
-            minimum = planes.minimize()
-            if minimum is None:
-                return
-            weights, _ = minimum
-            if np.array_equal(weights, point.weights):  # these would add no plane
-                return
-            point = search.evaluate(weights)
-            yield point
+    def next_point(self, search: CuttingPlanes, point: Point) -> Point | None:
+        minimum = search.minimize()
+        if minimum is None:
+            return None
+        weights, _ = minimum
+        adds_plane = not np.array_equal(weights, point.weights)
+        return search.evaluate(weights) if adds_plane else None
 
 
 class LevelMKL(Wrapper):
@@ -391,21 +385,17 @@ class LevelMKL(Wrapper):
     """
 
     aliases = {"levelmkl": {}}
+    search_class = CuttingPlanes
 
     def __init__(self, level: float = 0.9) -> None:
         check_number("level", level, above=0, below=1)
         self.level = level
 
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        planes = CuttingPlanes(search)
-        best_value = np.inf
-        while True:
-            planes.add(point)
-            best_value = min(best_value, point.value)
-            minimum = planes.minimize()
-            if minimum is None:
-                return
-            _, model_value = minimum
-            level = self.level * best_value + (1 - self.level) * model_value
-            point = search.evaluate(planes.project(point.weights, level))
-            yield point
+    def next_point(self, search: CuttingPlanes, point: Point) -> Point | None:
+        minimum = search.minimize()
+        if minimum is None:
+            return None
+        _, model_value = minimum
+        best_value = min(cut.value for cut in search.points)
+        level = self.level * best_value + (1 - self.level) * model_value
+        return search.evaluate(search.project(point.weights, level))

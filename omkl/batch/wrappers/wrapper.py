@@ -13,10 +13,9 @@ move :math:`d`.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve
@@ -179,7 +178,7 @@ def weights_in(sets: dict[str, str]) -> Requirement:
 class Wrapper(Solver):
     """Base of the wrapper methods, for problems with an intercept.
 
-    Subclasses define the generator :meth:`points`. The base SVM is scikit-learn's ``SVC`` for the
+    Subclasses define :meth:`next_point`. The base SVM is scikit-learn's ``SVC`` for the
     hinge loss, its ``SVR`` for the epsilon-insensitive loss, and kernel ridge regression for the
     squared loss.
     """
@@ -188,14 +187,16 @@ class Wrapper(Solver):
     requires = SVM, weights_in({"simplex": "'mkl'"})
     #: Least initial weight, as a share of the largest one.
     least_weight = 0.0
+    #: Class of the search, with what the method remembers of it.
+    search_class: ClassVar[type[Search]] = Search
 
     @abstractmethod
-    def points(self, search: Search, point: Point) -> Iterator[Point]:
-        """Generate the points of the outer iterations after the first."""
+    def next_point(self, search: Any, point: Point) -> Point | None:
+        """Return the point after ``point``, or None if the method finds none."""
 
     def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
         monitor.skip_start()
-        search = Search(problem, base_svm_for(problem, monitor.tol))
+        search = self.search_class(problem, base_svm_for(problem, monitor.tol))
         weights = start
         if weights is None:  # those of equal norms
             weights = problem.regularizer.kernel_weights(np.ones(problem.kernels.n_kernels))
@@ -207,16 +208,15 @@ class Wrapper(Solver):
             # an SVM cannot reach a loss of 0, as for constant targets
             monitor.record(certificate.primal, certificate.dual, active=0, svm_evaluations=0)
             return monitor.solution(model, certificate, start=weights)
-        first_point = search.evaluate(weights)
-        for point in chain([first_point], self.points(search, first_point)):
+        point: Point | None = search.evaluate(weights)
+        while point is not None:
             is_over = monitor.record(
                 primal=search.primal,
                 dual=search.dual,
                 active=np.count_nonzero(point.weights),
                 svm_evaluations=search.n_evaluations,
             )
-            if is_over:
-                break
+            point = None if is_over else self.next_point(search, point)
         best = search.point
         active = np.flatnonzero(best.weights * best.squares)
         coefficients = np.multiply.outer(best.weights[active], best.rho)

@@ -145,12 +145,11 @@ def test_libsvm_minimises_a_quadratic_over_the_simplex(rank):
 
 def some_planes(n_planes=6, n_kernels=8):
     problem, _ = small_problem("hinge", "squared block 1-norm", n=20, n_kernels=n_kernels)
-    search = searched(problem)
-    planes = CuttingPlanes(search)
+    planes = CuttingPlanes(problem, base_svm_for(problem, 1e-8))
     rng = np.random.default_rng(0)
     for _ in range(n_planes):
-        planes.add(search.evaluate(rng.dirichlet(np.ones(n_kernels))))
-    return planes, search, rng
+        planes.evaluate(rng.dirichlet(np.ones(n_kernels)))
+    return planes, rng
 
 
 def model_of(planes, weights):
@@ -158,23 +157,23 @@ def model_of(planes, weights):
 
 
 def test_planes_lie_below_the_value():
-    planes, search, rng = some_planes()
+    planes, rng = some_planes()
     for _ in range(20):
-        point = search.evaluate(rng.dirichlet(np.full(8, 0.3)))
+        point = planes.evaluate(rng.dirichlet(np.full(8, 0.3)))
         assert model_of(planes, point.weights) <= point.value + 1e-7
 
 
 def test_the_mixture_of_dual_points_is_as_good_a_bound_as_the_linear_program():
-    planes, search, _ = some_planes()
-    search.dual = -np.inf
+    planes, _ = some_planes()
+    planes.dual = -np.inf
     weights, least = planes.minimize()
     assert_allclose(model_of(planes, weights), least, rtol=1e-8)
-    assert search.dual >= least - 1e-7
-    assert search.problem.dual(*search.problem.feasible(search.rho)) >= search.dual - 1e-9
+    assert planes.dual >= least - 1e-7
+    assert planes.problem.dual(*planes.problem.feasible(planes.rho)) >= planes.dual - 1e-9
 
 
 def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
-    planes, _, rng = some_planes()
+    planes, rng = some_planes()
     _, least = planes.minimize()
     best = min(cut.value for cut in planes.points)
     for level in (0.1, 0.5, 0.9):
