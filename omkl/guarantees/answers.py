@@ -282,48 +282,32 @@ def annotated(
     tagger = None
     parser = model
     predicts_trees = not set(predicted).isdisjoint(TREE)
-    judges_trees = not set(wanted).isdisjoint(TREE)
     if model.example_kind == "annotations":
         model._prepare(treebank)
         model.check_probabilities(trees=predicts_trees)
         tagger = model.tagger_
         parser = model.parser_
-    ends = treebank.offsets[1:-1]
-    shown = wanted[0]
     answers = []
     for length in treebank.lengths:
         nothing = np.zeros((length, 0))
         answers.append(Answer(nothing, 1.0, np.ones(length), values=nothing, names=np.zeros(0)))
     if tagger is not None:
-        treebank, tags = _tagged(tagger, treebank, confidence)
-        if tags and shown == tagger.tag:
-            answers = tags
-        elif tags and shown not in TREE:
-            pairs = zip(answers, tags)
-            answers = [answer._replace(sure=tag.sure, tokens=tag.tokens) for answer, tag in pairs]
+        treebank, answers = _tagged(tagger, treebank, answers, wanted[0], confidence)
     if predicts_trees:
-        has_marginals(parser, InputError)
-        [(treebank, _)] = parser._decoder.blocks(treebank)
-        treebank, marginals = parser._decoder.trees_with_marginals(
-            treebank, relations="deprels" in predicted
-        )
-        probabilities = confidences(treebank, marginals)
-        judged = [HEAD_CONFIDENCE] if judges_trees else []
-        if "deprels" in wanted and RELATION_CONFIDENCE in probabilities:
-            judged.append(RELATION_CONFIDENCE)
-        for name in judged:
-            answers = list(map(Answer.times, answers, np.split(probabilities[name], ends)))
-        if "heads" in wanted:
-            shown = "heads"
-            answers = list(map(Answer.with_heads, answers, marginals))
-        if confidence:
-            treebank = parser._decoder.with_confidences(treebank, marginals)
-    labels = np.split(column_of(treebank, shown), ends)
+        relations = "deprels" in predicted
+        treebank, answers = _parsed(parser, treebank, answers, wanted, relations, confidence)
+    shown = "heads" if "heads" in wanted else wanted[0]
+    labels = np.split(column_of(treebank, shown), treebank.offsets[1:-1])
     return treebank, [answer._replace(labels=words) for answer, words in zip(answers, labels)]
 
 
-def _tagged(tagger: Any, treebank: Treebank, confidence: bool) -> tuple[Treebank, list[Answer]]:
-    """Return sentences with tags, and the answers of the tags, none if there is only one tag."""
+def _tagged(
+    tagger: Any, treebank: Treebank, answers: list[Answer], shown: str, confidence: bool
+) -> tuple[Treebank, list[Answer]]:
+    """Return sentences with tags, and answers as sure as the tags, unless these cannot be wrong.
+
+    The answers have the probabilities of tags if these are the column ``shown``.
+    """
     tags: list[Answer] = []
 
     def predict(words: list) -> list[np.ndarray]:
@@ -334,9 +318,42 @@ def _tagged(tagger: Any, treebank: Treebank, confidence: bool) -> tuple[Treebank
     if confidence and tagger.tag is not None:
         probabilities = np.ones(treebank.n_words)
         if tags:
-            probabilities = np.concatenate([answer.tokens for answer in tags])
+            probabilities = np.concatenate([tag.tokens for tag in tags])
         treebank = with_notes(treebank, {f"{tagger.tag.capitalize()}Conf": probabilities})
-    return treebank, tags
+    if not tags or shown in TREE:
+        return treebank, answers
+    if shown == tagger.tag:
+        return treebank, tags
+    pairs = zip(answers, tags)
+    return treebank, [answer._replace(sure=tag.sure, tokens=tag.tokens) for answer, tag in pairs]
+
+
+def _parsed(
+    parser: Any,
+    treebank: Treebank,
+    answers: list[Answer],
+    wanted: Sequence[str],
+    relations: bool,
+    confidence: bool,
+) -> tuple[Treebank, list[Answer]]:
+    """Return sentences with trees, and answers as sure as their wanted columns allow."""
+    has_marginals(parser, InputError)
+    [(treebank, _)] = parser._decoder.blocks(treebank)
+    treebank, marginals = parser._decoder.trees_with_marginals(treebank, relations=relations)
+    probabilities = confidences(treebank, marginals)
+    names = []
+    if not set(wanted).isdisjoint(TREE):
+        names.append(HEAD_CONFIDENCE)
+    if "deprels" in wanted and RELATION_CONFIDENCE in probabilities:
+        names.append(RELATION_CONFIDENCE)
+    for name in names:
+        of_sentences = np.split(probabilities[name], treebank.offsets[1:-1])
+        answers = list(map(Answer.times, answers, of_sentences))
+    if "heads" in wanted:
+        answers = list(map(Answer.with_heads, answers, marginals))
+    if confidence:
+        treebank = parser._decoder.with_confidences(treebank, marginals)
+    return treebank, answers
 
 
 #: Reader of examples by their kind.

@@ -28,14 +28,15 @@ FEWEST_ENTRANTS = 64
 #: While groups outside violate the constraints by far, solve for a larger alpha: this share of the
 #: largest violation.
 CONTINUATION = 0.2
-#: Gap at which the solution of a working set ends while alpha is larger than requested.
+#: Gap to which a working set is solved while alpha is larger than requested.
 ROUGH = 0.2
-#: The same at the requested alpha, as shares of the tolerance and of the gap.
+#: Gap to which it is solved at the requested alpha, as shares of the tolerance and of the gap.
 FINE = 0.3
 SHARE = 0.3
-#: Share of the tolerance for quadratic losses with all groups in the working set.
+#: The same share of the tolerance for quadratic losses with all groups in the working set.
 ALMOST = 0.9
-#: Shares of these gaps for sweeps over inner products, on a path and for one problem.
+#: Gap at which sweeps over inner products end, as a share of the gap of the working set: on a path,
+#: and for one problem.
 ALMOST_ON_PATH = 0.9
 ALMOST_ALONE = 0.1
 #: Guessed dual norms are sufficient while the gap exceeds this multiple of the tolerance.
@@ -44,7 +45,7 @@ GUESSED = 3.0
 HALVINGS = 10
 #: Maximum number of rounds without a smaller gap.
 MOST_WAITED = 10
-#: If Newton steps in the dual are possible, this number of rounds counts as slow if they leave more
+#: Where Newton steps in the dual are possible, this number of rounds is slow if they leave more
 #: than this share of the gap.
 SLOW_ROUNDS = 3
 SLOW = 0.1
@@ -56,9 +57,9 @@ WORTH_ALONE = 4.0
 WORTH_ON_PATH = 30.0
 #: Maximum number of Newton steps on one working set.
 NEWTON_STEPS = 200
-#: A certificate is stalled if its gap is not smaller by this share. The search ends after this many
-#: of them in a row, or after the last number if there are only sweeps.
+#: A certificate stalls if its gap is not smaller by this share than the least one before.
 SMALLER = 0.01
+#: The search ends after this many stalled certificates in a row: with Newton steps, and without.
 MOST_STALLED = 10
 MOST_REPEATED = 3
 #: Longest extrapolation, as a multiple of the distance between the last two solutions.
@@ -84,7 +85,7 @@ class Outputs:
         Predictions, with the intercept ``b``.
     b : float or array
     correlations : array of shape (k K,) or None
-        Correlations of the columns with the dual point of the predictions, if known.
+        Correlations of the columns with the dual point of the predictions, if outputs_of_w.
     """
 
     outputs: np.ndarray
@@ -125,8 +126,8 @@ class DALStart:
 class Extrapolation:
     """Linear extrapolation from the last two solutions of a path.
 
-    Between changes of the support the lasso's solutions are linear in alpha. No group enters, or
-    changes its sign.
+    Between changes of the support, solutions of the lasso are linear in alpha. In an extrapolation
+    no group enters, or changes its sign.
 
     Parameters
     ----------
@@ -164,7 +165,7 @@ class Extrapolation:
         return np.asarray(last + self._reach * (last - first))
 
     def _is_linear(self) -> bool:
-        """Return whether predictions and correlations are linear in the coefficients, and known."""
+        """Return whether both solutions have correlations, which are linear in the coefficients."""
         problem = self._problem
         first = self._first
         last = self._last
@@ -176,7 +177,7 @@ class Extrapolation:
         return len(self.w) == len(first.correlations) == len(last.correlations) == n_known
 
     def outputs(self) -> Outputs | None:
-        """Return predictions and correlations, for the squared loss and if they are known."""
+        """Return predictions and correlations on the line, None unless both are linear."""
         if not self._is_linear():
             return None
         outputs = self._on_line(self._first.outputs, self._last.outputs)
@@ -294,7 +295,7 @@ class _Search:
         last = trail[-1].iterate
         if len(trail) == 2 and trail[0].alpha != trail[1].alpha:
             extrapolation = Extrapolation(trail, problem, self.working_set)
-            iterate = self._iterate(problem, extrapolation.w, known=extrapolation.outputs())
+            iterate = self._iterate(problem, extrapolation.w, outputs_of_w=extrapolation.outputs())
             if iterate.primal < problem.primal(last.outputs, last.norms):
                 if iterate.gap > 2.0 * tol:
                     return iterate
@@ -391,7 +392,7 @@ class _Search:
     def _certify(self, tol: float) -> Candidate:
         """Certify the present model; update the best model and the best dual point.
 
-        Guesses of dual norms are sufficient while they show a large gap.
+        Guesses of dual norms are good enough while they show a large gap.
         """
         problem = self.problem
         iterate = self.iterate
@@ -431,8 +432,7 @@ class _Search:
     def _enlarge(self, dual_norms: np.ndarray) -> bool:
         """Add the groups that violate their constraints most, and choose the next alpha.
 
-        Return whether more groups are likely to follow. After the first model: whether groups were
-        left out.
+        Return whether more groups are likely to follow: at first, whether some were left out.
         """
         problem = self.problem
         working_set = self.working_set
@@ -487,10 +487,7 @@ class _Search:
         )
 
     def _solve_working_set(self, tol: float) -> None:
-        """Solve on the working set to a relative gap over its columns.
-
-        Newton steps follow sweeps if these are slow.
-        """
+        """Solve on the working set to a relative gap, by sweeps, then by Newton steps if needed."""
         problem = self.problem.at(self.alpha)
         if not len(self.working_set.groups):
             return
@@ -519,17 +516,18 @@ class _Search:
         problem: DesignProblem,
         w: np.ndarray,
         rho: np.ndarray | None = None,
-        known: Outputs | None = None,
+        outputs_of_w: Outputs | None = None,
     ) -> Iterate:
         """Return a model on the working set with the best intercept.
 
-        Its dual point is that of its predictions, or ``rho`` (m,) if that is better.
+        Its dual point is that of its predictions, or ``rho`` (m,) if that is better. Predictions
+        may be given as ``outputs_of_w``.
         """
         working_set = self.working_set
-        if known is None:
-            known = Outputs(working_set.outputs(w), b=0.0, correlations=None)
-        shift = problem.best_intercept(known.outputs)
-        outputs = known.outputs + shift
+        if outputs_of_w is None:
+            outputs_of_w = Outputs(working_set.outputs(w), b=0.0, correlations=None)
+        shift = problem.best_intercept(outputs_of_w.outputs)
+        outputs = outputs_of_w.outputs + shift
         norms = working_set.gauge.norms(w)
         primal = problem.primal(outputs, norms)
         points = [problem.dual_point(outputs)]
@@ -538,11 +536,11 @@ class _Search:
         if not np.isfinite(problem.loss.curvature) and not w.any():
             _, rho_of_constant = problem.best_constant()
             points.append(rho_of_constant)
-        if known.correlations is None:
+        if outputs_of_w.correlations is None:
             correlations = working_set.correlations(np.array(points))
         else:
             # extrapolated models have one point
-            correlations = known.correlations[None]
+            correlations = outputs_of_w.correlations[None]
         dual_norms = []
         duals = []
         for point, correlations_of_point in zip(points, correlations):
@@ -552,7 +550,7 @@ class _Search:
         best = int(np.argmax(duals))
         return Iterate(
             w=w,
-            b=known.b + shift,
+            b=outputs_of_w.b + shift,
             outputs=outputs,
             rho=points[best],
             norms=norms,

@@ -263,6 +263,28 @@ class Curve(NamedTuple):
     coupling: Callable[[np.ndarray], np.ndarray | None]
 
 
+class WorkingSet(NamedTuple):
+    r"""A working set of k kernels, at a dual point and a centre of the proximal term.
+
+    Attributes
+    ----------
+    which : int array of shape (k,)
+        Indices of the kernels, increasing.
+    products : array of shape (k, N)
+        :math:`K_m \rho` at the dual point.
+    alphas, alpha_products : arrays of shape (k, N)
+        Coefficients :math:`\alpha_m` of the centre, and :math:`K_m \alpha_m`.
+    alpha_squares : array of shape (k,)
+        :math:`\|\alpha_m\|^2`.
+    """
+
+    which: np.ndarray
+    products: np.ndarray
+    alphas: np.ndarray
+    alpha_products: np.ndarray
+    alpha_squares: np.ndarray
+
+
 @dataclass(eq=False)
 class KernelTerm:
     r"""All of the dual except the loss, over a working set of kernels.
@@ -272,24 +294,20 @@ class KernelTerm:
     Parameters
     ----------
     kernels : KernelStack
-    which : int array of shape (k,)
+    working_set : WorkingSet
+        Its products move with the dual point.
     curve : Curve
         The function, times gamma.
-    rho, kernel_products : arrays of shapes (N,) and (k, N)
-        The point, and :math:`K_m \rho`.
-    alpha_products, alpha_squares : arrays of shapes (k, N) and (k,)
-        :math:`K_m \alpha_m` and :math:`\|\alpha_m\|^2`.
+    rho : array of shape (N,)
+        The dual point.
     gamma : float
     """
 
     kernels: KernelStack
-    which: np.ndarray
+    working_set: WorkingSet
     curve: Curve
     rho: np.ndarray
-    kernel_products: np.ndarray
-    alpha_products: np.ndarray | float = 0.0
-    alpha_squares: np.ndarray | float = 0.0
-    gamma: float = 1.0
+    gamma: float
 
     def __post_init__(self) -> None:
         #: The last weighted sum of kernels, with its weights and kernels.
@@ -300,9 +318,10 @@ class KernelTerm:
 
     def _refresh(self) -> None:
         """Set products, squared norms, norms and ratios of the kernels at the present point."""
-        self.point_products = self.alpha_products + self.gamma * self.kernel_products
-        sum_of_products = self.alpha_products + self.point_products
-        self.squares = self.alpha_squares + self.gamma * (sum_of_products @ self.rho)
+        _, products, _, alpha_products, alpha_squares = self.working_set
+        self.point_products = alpha_products + self.gamma * products
+        sum_of_products = alpha_products + self.point_products
+        self.squares = alpha_squares + self.gamma * (sum_of_products @ self.rho)
         self.norms = np.sqrt(np.maximum(self.squares, 0.0))
         self.ratios = ratio_or_zero(self.curve.first(self.norms), self.norms)
 
@@ -313,7 +332,7 @@ class KernelTerm:
     def hessian(self) -> DenseCurvature | Curvature:
         """Return the second derivatives, restricted to active kernels."""
         active = np.flatnonzero(self.ratios > 0)
-        which = self.which[active]
+        which = self.working_set.which[active]
         ratios = self.ratios[active]
         norms = self.norms[active]
         weights = self.gamma * ratios
@@ -358,7 +377,7 @@ class KernelTerm:
 
     def along(self, direction: np.ndarray) -> Callable[[float], float]:
         """Return the value along ``direction`` as a function of the step."""
-        self.moves = self.kernels.products(direction, self.which)
+        self.moves = self.kernels.products(direction, self.working_set.which)
         linear = 2.0 * self.gamma * (self.point_products @ direction)
         quadratic = self.gamma**2 * (self.moves @ direction)
 
@@ -371,5 +390,6 @@ class KernelTerm:
     def move(self, step: float, rho: np.ndarray) -> None:
         """Move by ``step`` along the last direction, to ``rho``."""
         self.rho = rho
-        self.kernel_products += step * self.moves
+        products = self.working_set.products
+        products += step * self.moves
         self._refresh()

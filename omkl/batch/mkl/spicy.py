@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.batch.mkl.newton import Curve, KernelTerm, system_of
+from omkl.batch.mkl.newton import Curve, KernelTerm, WorkingSet, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.newton import BarrierSearch
 from omkl.batch.problem import Certificate
@@ -63,10 +63,8 @@ class Subproblem(BarrierSearch):
     r"""A problem restricted to a working set of kernels, at a dual point.
 
     The model at a dual point is :math:`\alpha_m \leftarrow \mathrm{ratio}_m\, (\alpha_m + \gamma
-    \rho)`. Methods differ in the ratios as functions of the norms. The :math:`\alpha_m` of the
-    working set are ``alphas`` (k, N). ``alpha_products`` (k, N) and ``alpha_squares`` (k,) are the
-    products :math:`K_m \alpha_m` and squared norms :math:`\|\alpha_m\|^2`, ``kernel_products`` (k,
-    N) are :math:`K_m \rho`.
+    \rho)`, with the :math:`\alpha_m` of the ``working_set``. Methods differ in the ratios as
+    functions of the norms.
 
     Parameters
     ----------
@@ -92,19 +90,26 @@ class Subproblem(BarrierSearch):
         self, problem: Problem, which: np.ndarray, rho: np.ndarray, model: Expansion, gap: float
     ) -> None:
         super().__init__(problem, rho, model.intercept, gap)
-        self.which = which
         self.rounds = 0
-        self.alphas = np.zeros((len(which), len(rho)))
-        self.alpha_products = np.zeros((len(which), len(rho)))
-        self.alpha_squares = np.zeros(len(which))
-        self.kernel_products = problem.kernels.products(self.rho, which)
+        self.working_set = self._without_coefficients(which)
         self.warm_up(model)
+
+    def _without_coefficients(self, which: np.ndarray) -> WorkingSet:
+        """Return a working set of kernels with coefficients of zero."""
+        zeros = np.zeros((len(which), self.problem.kernels.n_samples))
+        return WorkingSet(
+            which=which,
+            products=self.problem.kernels.products(self.rho, which),
+            alphas=zeros,
+            alpha_products=zeros.copy(),
+            alpha_squares=np.zeros(len(which)),
+        )
 
     @classmethod
     def begin(
         cls, problem: Problem, start: Start, certificate: Certificate, violating: np.ndarray
     ) -> Self:
-        """Begin with the kernels of a model and some of the violating kernels, given worst first.
+        """Begin with the kernels of a model, and some violating kernels, given worst first.
 
         The dual point of the certificate is the best multiple of the dual point of the start.
         """
@@ -119,10 +124,7 @@ class Subproblem(BarrierSearch):
         """Begin at a model; do nothing if the model is a function of the dual point."""
 
     def recentre(self) -> None:
-        """Move the centre of the proximal term before kernels enter.
-
-        Methods without such a term do nothing.
-        """
+        """Move the centre of the proximal term before kernels enter, if there is such a term."""
 
     @property
     def rho(self) -> np.ndarray:
@@ -132,52 +134,34 @@ class Subproblem(BarrierSearch):
     def grow(self, violating: np.ndarray) -> None:
         """Add kernels that violate optimality, given worst first; drop inactive ones."""
         kernels = self.problem.kernels
-        n_entrants = _most_entrants(self.problem, len(self.which))
+        n_entrants = _most_entrants(self.problem, len(self.working_set.which))
         self.rounds += 1
         # passes over few kernels are cheap
         if kernels.n_parts == 1 and kernels.n_kernels > FIRST and self.rounds <= LEAVING:
             is_active = self.term.ratios > 0
             self.recentre()
-            self.which = self.which[is_active]
-            self.kernel_products = self.kernel_products[is_active]
-            self.alphas = self.alphas[is_active]
-            self.alpha_products = self.alpha_products[is_active]
-            self.alpha_squares = self.alpha_squares[is_active]
+            self.working_set = WorkingSet(*(values[is_active] for values in self.working_set))
         self.add(np.sort(violating[:n_entrants]))
 
     def add(self, added: np.ndarray) -> None:
         """Add kernels, given in increasing order, with coefficients of zero."""
-        order = np.argsort(np.concatenate([self.which, added]), kind="stable")
-
-        def joined(present: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.concatenate([present, new])[order]
-
-        zeros = np.zeros((len(added), self.problem.kernels.n_samples))
-        new_products = self.problem.kernels.products(self.rho, added)
-        self.which = joined(self.which, added)
-        self.kernel_products = joined(self.kernel_products, new_products)
-        self.alphas = joined(self.alphas, zeros)
-        self.alpha_products = joined(self.alpha_products, zeros)
-        self.alpha_squares = joined(self.alpha_squares, np.zeros(len(added)))
+        pairs = zip(self.working_set, self._without_coefficients(added))
+        joined = [np.concatenate(pair) for pair in pairs]
+        order = np.argsort(joined[0], kind="stable")
+        self.working_set = WorkingSet(*(values[order] for values in joined))
 
     def reset_term(self) -> None:
         """Create the term of the present working set and centre."""
         self.term = KernelTerm(
             kernels=self.problem.kernels,
-            which=self.which,
+            working_set=self.working_set,
             curve=self.curve(),
             rho=self.rho,
-            kernel_products=self.kernel_products,
-            alpha_products=self.alpha_products,
-            alpha_squares=self.alpha_squares,
             gamma=self.gamma,
         )
 
     def solve(self, target: float) -> bool:
-        """Solve to an absolute duality gap within the working set.
-
-        Return whether it was reached.
-        """
+        """Solve to an absolute gap on the working set; return whether it was reached."""
         self.reset_term()
         return self.minimize(target, MOST_STEPS)
 
@@ -186,29 +170,26 @@ class Subproblem(BarrierSearch):
 
     def dual_norms(self) -> np.ndarray:
         r"""Return the norms of :math:`\rho` in the kernels of the working set, (k,)."""
-        return np.sqrt(np.maximum(self.term.kernel_products @ self.term.rho, 0.0))
+        return np.sqrt(np.maximum(self.working_set.products @ self.term.rho, 0.0))
 
     def state(self) -> tuple[np.ndarray, np.ndarray]:
         """Set the best intercept; return the norms (M,) of all kernels and the predictions (N,)."""
         outputs = self.term.gradient()
         self.intercept = self.problem.best_intercept(outputs)
         norms = np.zeros(self.problem.kernels.n_kernels)
-        norms[self.which] = self.model_norms()
+        norms[self.working_set.which] = self.model_norms()
         return norms, outputs + self.intercept
 
     def model(self) -> Expansion:
         """Return the model at the present point."""
         active = np.flatnonzero(self.term.ratios > 0)
-        moved = self.alphas[active] + self.gamma * self.rho
+        moved = self.working_set.alphas[active] + self.gamma * self.rho
         coefficients = self.term.ratios[active, None] * moved
-        return Expansion(self.which[active], coefficients, self.intercept)
+        return Expansion(self.working_set.which[active], coefficients, self.intercept)
 
 
 def _most_entrants(problem: Problem, n_present: int = 0) -> int:
-    """Return the maximum number of kernels to add to those present.
-
-    All are added if the regularizer is not sparse.
-    """
+    """Return the maximum number of kernels to add; all, if the regularizer is not sparse."""
     if not problem.regularizer.is_sparse:
         return problem.kernels.n_kernels
     return max(FIRST if problem.kernels.n_parts == 1 else FIRST_OF_PARTS, n_present)
@@ -229,7 +210,7 @@ def solve_by_working_sets(
             violating = search.by_violation(start.model.active)
             subproblem = method.begin(problem, start, search.certificate, violating)
         else:
-            subproblem.grow(search.by_violation(subproblem.which))
+            subproblem.grow(search.by_violation(subproblem.working_set.which))
         steps_before = subproblem.newton_steps
         is_solved = subproblem.solve(search.target(subproblem.share))
         if not is_solved and subproblem.newton_steps == steps_before:
@@ -282,20 +263,14 @@ class _Search:
         self.over = self._record(start.model)
 
     def target(self, share: float) -> float:
-        """Return the absolute gap to reach on the working set.
-
-        It is a share of the remaining gap, or of the tolerance.
-        """
+        """Return the absolute gap to reach on the working set, for a ``share`` of the gap."""
         certificate = self.certificate
         unit = max(certificate.dual, 1e-3 * abs(certificate.primal))
         tolerated_gap = max(self.monitor.tol, FINEST) * unit
         return max(ENOUGH * tolerated_gap, share * (certificate.primal - certificate.dual))
 
     def look_at(self, subproblem: Subproblem) -> None:
-        """Certify the model of a subproblem by a pass over all kernels.
-
-        Set whether the search is over.
-        """
+        """Certify the model of a subproblem by a pass over all kernels; set whether to end."""
         best_dual = self.certificate.dual
         best_rho = self.certificate.rho
         norms, outputs = subproblem.state()
@@ -314,12 +289,13 @@ class _Search:
         latest_gap = self.certificate.primal - self.certificate.dual
         gaps = np.array([best_gap, latest_gap])
         is_halved = best_gap > 0.0 and (gaps <= IDLE * self._gaps_before).any()
-        if len(np.setdiff1d(subproblem.which, self._last_working_set)) or is_halved:
+        which = subproblem.working_set.which
+        if len(np.setdiff1d(which, self._last_working_set)) or is_halved:
             self.idle_rounds = 0
             self._gaps_before = gaps
         else:
             self.idle_rounds += 1
-        self._last_working_set = subproblem.which
+        self._last_working_set = which
         self.over = self._record(model, subproblem.newton_steps, subproblem.proximal_steps)
 
     def _certify(self, norms: np.ndarray, outputs: np.ndarray, rho: np.ndarray) -> Certificate:
@@ -459,15 +435,16 @@ class _Proximal(Subproblem):
 
     def warm_up(self, model: Expansion) -> None:
         kernels = self.problem.kernels
-        traces = kernels.traces(self.which) / kernels.n_parts
+        which, _, alphas, alpha_products, alpha_squares = self.working_set
+        traces = kernels.traces(which) / kernels.n_parts
         mean_trace = float(traces.mean()) if len(traces) else 1.0
         scale = mean_trace or 1.0
         self.gamma = FIRST_GAMMA / (scale * float(self.problem.loss_weights.mean()))
         if len(model.active):
-            indices = np.searchsorted(self.which, model.active)
-            self.alphas[indices] = model.coefficients
-            self.alpha_products[indices] = kernels.products(model.coefficients, model.active)
-            self.alpha_squares = np.einsum("mi,mi->m", self.alphas, self.alpha_products)
+            indices = np.searchsorted(which, model.active)
+            alphas[indices] = model.coefficients
+            alpha_products[indices] = kernels.products(model.coefficients, model.active)
+            alpha_squares[:] = np.einsum("mi,mi->m", alphas, alpha_products)
 
     def curve(self) -> Curve:
         r"""Return the Moreau envelope :math:`M` of :math:`(\gamma \psi)^*`."""
@@ -476,7 +453,7 @@ class _Proximal(Subproblem):
 
         def value(norms: np.ndarray) -> float:
             norms_after = psi.prox(norms, gamma)
-            # n^2/2 - (n - p)^2/2, without the difference of squares
+            # n^2/2 - (n - p)^2/2 = p (n - p/2), which loses no digits
             squares = float(norms_after @ (norms - 0.5 * norms_after))
             return squares - gamma * psi.value(norms_after)
 
@@ -500,9 +477,12 @@ class _Proximal(Subproblem):
     def _to_model(self) -> None:
         """Move the centre to the model."""
         term = self.term
-        self.alphas = term.ratios[:, None] * (self.alphas + self.gamma * term.rho)
-        self.alpha_products = term.ratios[:, None] * term.point_products
-        self.alpha_squares = self.curve().first(term.norms) ** 2
+        ratios = term.ratios[:, None]
+        self.working_set = self.working_set._replace(
+            alphas=ratios * (self.working_set.alphas + self.gamma * term.rho),
+            alpha_products=ratios * term.point_products,
+            alpha_squares=self.curve().first(term.norms) ** 2,
+        )
 
 
 # ---- the one-step method -------------------------------------------------------------------------
