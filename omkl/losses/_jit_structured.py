@@ -41,10 +41,9 @@ def is_partial(gold):
 @inner
 def agreeing(unary, gold):
     """Return scores (n, K) that forbid labels which disagree with the known ones."""
-    allowed = np.empty(unary.shape)
+    allowed = unary.copy()
     for t in range(unary.shape[0]):
         for j in range(unary.shape[1]):
-            allowed[t, j] = unary[t, j]
             if gold[t] >= 0 and j != gold[t]:
                 allowed[t, j] = -np.inf
     return allowed
@@ -60,11 +59,22 @@ def completed(structure, unary, pairwise, gold):
     return labels
 
 
-@borrowing
-def write_difference(structure, gradient, pair_gradient, predicted, correct):
-    """Write the parts of the predicted labels minus those of the correct ones."""
+@inner
+def compare_with_best(
+    structure, unary, pairwise, gold, cost_weight, predicted, gradient, pair_gradient
+):
+    """Write the best labels, and their parts minus the gold ones; return the difference in score.
+
+    Best are labels ``predicted`` (n,) of the highest score with weighted cost; the difference is
+    without the cost.
+    """
+    clear(gradient)
+    clear(pair_gradient)
+    decode(structure, unary, pairwise, gold, cost_weight, predicted)
+    correct = completed(structure, unary, pairwise, gold)
     indicate(structure, gradient, pair_gradient, predicted, 1.0)
     indicate(structure, gradient, pair_gradient, correct, -1.0)
+    return score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)
 
 
 @compiled
@@ -74,29 +84,25 @@ def hinge(structure, unary, pairwise, gold, parameters, gradient, pair_gradient)
     The parameter is the weight of the cost.
     """
     cost_weight = parameters[0]
-    clear(gradient)
-    clear(pair_gradient)
     predicted = np.empty(gold.shape[0], np.int64)
-    decode(structure, unary, pairwise, gold, cost_weight, predicted)
-    correct = completed(structure, unary, pairwise, gold)
-    gap = score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)
+    gap = compare_with_best(
+        structure, unary, pairwise, gold, cost_weight, predicted, gradient, pair_gradient
+    )
     value = gap + cost_weight * cost(structure, gold, predicted)
     if value <= 0.0:
+        clear(gradient)
+        clear(pair_gradient)
         return 0.0
-    write_difference(structure, gradient, pair_gradient, predicted, correct)
     return value
 
 
 @compiled
 def perceptron(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
     """Highest score minus the score of the gold labels."""
-    clear(gradient)
-    clear(pair_gradient)
     predicted = np.empty(gold.shape[0], np.int64)
-    decode(structure, unary, pairwise, gold, 0.0, predicted)
-    correct = completed(structure, unary, pairwise, gold)
-    gap = score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)
-    write_difference(structure, gradient, pair_gradient, predicted, correct)
+    gap = compare_with_best(
+        structure, unary, pairwise, gold, 0.0, predicted, gradient, pair_gradient
+    )
     return max(gap, 0.0)
 
 
@@ -120,9 +126,6 @@ def crf(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
 @compiled
 def softmax_margin(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
     """Likelihood with the cost of labels added to their scores; the parameter weights the cost."""
-    augmented = np.empty(unary.shape)
-    for t in range(unary.shape[0]):
-        for j in range(unary.shape[1]):
-            augmented[t, j] = unary[t, j]
+    augmented = unary.copy()
     augment(structure, augmented, gold, parameters[0])
     return crf(structure, augmented, pairwise, gold, parameters, gradient, pair_gradient)

@@ -28,8 +28,7 @@ class PointwiseLoss(Component):
 
     Subclasses define :meth:`value` and :meth:`gradient`, and declare kinks. The base class computes
     the conjugate, its derivatives and its domain by bisection, for batch solvers; closed forms are
-    faster.
-    :func:`omkl.testing.check_loss` checks what is defined.
+    faster. :func:`omkl.testing.check_loss` checks what is defined.
     """
 
     required = "value", "gradient"
@@ -51,8 +50,8 @@ class PointwiseLoss(Component):
     shift_invariant: ClassVar[bool] = False
     #: True if the prediction is :meth:`mean` of z, not z itself.
     has_link: ClassVar[bool] = False
-    #: Ends of the domain of the conjugate, if they do not depend on the target, or are those for
-    #: the target 1 of a loss of classes; else computed by :meth:`domain`.
+    #: Ends of the domain of the conjugate if no target changes them; for a loss of classes, those
+    #: for the target 1. None: :meth:`domain` computes them.
     ends: tuple[float, float] | None = None
     #: True if the loss depends on the cost of outputs; see :class:`~omkl.losses.StructuredLoss`.
     uses_cost: ClassVar[bool] = False
@@ -177,9 +176,7 @@ class PointwiseLoss(Component):
         """
 
     def best_shift(self, y: np.ndarray, z: np.ndarray, weights: np.ndarray) -> float | None:
-        """Return the constant to add to z that minimizes the weighted loss.
-
-        It is None if there is no formula for it.
+        """Return the constant to add to z that minimizes the weighted loss; None without a formula.
 
         Parameters
         ----------

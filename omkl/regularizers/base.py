@@ -116,9 +116,6 @@ class Regularizer(Component):
 
     on_coordinates: bool = False
     separable: bool = False
-    is_sparse: bool = derived(lambda self: self._sends_norms_to_zero())
-    slope_at_zero: float = derived(lambda self: self._slope_at_zero())
-    dual_radius: float = derived(lambda self: self._largest_slope())
     smooth_conjugate: bool = derived(
         lambda self: self.separable and math.isinf(self.dual_radius) and _rises(self.slopes)
     )
@@ -133,25 +130,20 @@ class Regularizer(Component):
     #: The terms of a sum with their factors; any other regularizer is its own term.
     _weighted_terms: "list[WeightedTerm]" = derived(lambda self: [WeightedTerm(self, 1.0)])
 
-    def _slope_at_zero(self) -> float:
+    @derived
+    def slope_at_zero(self) -> float:
         if not self.separable:
             return 0.0
         return float(self.slopes(np.zeros(1)).min())
 
-    def _largest_slope(self) -> float:
+    @derived
+    def dual_radius(self) -> float:
         if not self.separable:
             return math.inf
         return float(limit_at(1.0, self.slopes, np.ones(1)).min())
 
-    @property
-    def required(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Methods that a subclass defines."""
-        if self.separable:
-            return "value", "slopes"
-        return "value", "slopes", "prox", "conjugate"
-
-    def _sends_norms_to_zero(self) -> bool:
-        """Return whether a proximal step sends small norms to exactly 0."""
+    @derived
+    def is_sparse(self) -> bool:
         if self.separable:
             return self.slope_at_zero > 0
         try:
@@ -161,6 +153,13 @@ class Regularizer(Component):
                 f"{type(self).__name__} must define is_sparse: it cannot be derived, since prox() "
                 f"does not take two norms ({error})."
             ) from None
+
+    @property
+    def required(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Methods that a subclass defines."""
+        if self.separable:
+            return "value", "slopes"
+        return "value", "slopes", "prox", "conjugate"
 
     def value(self, norms: ArrayLike) -> float:
         r"""Return :math:`\psi(b)`, ``inf`` outside the domain.
@@ -246,9 +245,7 @@ class Regularizer(Component):
         return unbounded_root(self.slopes, np.minimum(as_vector(dual_norms), self.dual_radius))
 
     def conjugate_curvature(self, dual_norms: ArrayLike) -> np.ndarray:
-        r"""Return the second derivative of each :math:`\psi_k^*` at ``y_k >= 0``, (p,).
-
-        It is that from the right.
+        r"""Return the second derivative, from the right, of each :math:`\psi_k^*`, (p,).
 
         Parameters
         ----------
@@ -273,9 +270,9 @@ class Regularizer(Component):
         return np.where(smooth, 1.0 / (1.0 + step * self.curvatures(root)), 0.0)
 
     def prox_coupling(self, norms: ArrayLike, step: float) -> np.ndarray | None:
-        """Return c, (p,), of the Jacobian of the prox, see :meth:`prox_slope`.
+        """Return c, (p,), of the Jacobian of the prox, see :meth:`prox_slope`; None if c is 0.
 
-        It is None where c is 0, as for every separable function.
+        It is 0 for every separable function.
 
         Parameters
         ----------
@@ -287,9 +284,7 @@ class Regularizer(Component):
         return None
 
     def dual_scale(self, dual_norms: ArrayLike) -> float:
-        r"""Return the factor that scales dual norms into the domain of :math:`\psi^*`.
-
-        It is the largest one in [0, 1].
+        r"""Return the largest factor in [0, 1] that scales dual norms into the conjugate's domain.
 
         Parameters
         ----------
@@ -356,9 +351,7 @@ class Regularizer(Component):
         return scaled / scaled.sum()
 
     def value_alone(self, norm: float, n_groups: int) -> np.ndarray:
-        """Return the values of vectors with one nonzero group, one for each group, (p,).
-
-        The shape is (1,) if it is the same for all groups.
+        """Return the value of a vector with one nonzero group, for each: (p,), or (1,) if equal.
 
         Parameters
         ----------
@@ -384,7 +377,6 @@ class Regularizer(Component):
         InputError
             If no bound is known, or norms are not bounded at all.
         """
-
         farthest = np.array([FARTHEST])
 
         def reaches(norm: np.ndarray) -> np.ndarray:
@@ -415,9 +407,7 @@ class Regularizer(Component):
         return [ProximalStep(*function_and_parameters(self))]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
-        """Return the regularizer for the groups of a model.
-
-        Its named arguments are in the order of ``names``.
+        """Return the regularizer for the groups of a model: arguments by name get their order.
 
         Parameters
         ----------
@@ -474,10 +464,7 @@ def ratio_or_zero(
 
 
 def _rises(slopes: Callable) -> bool:
-    """Return whether slopes increase strictly.
-
-    Then the derivative of the conjugate is continuous.
-    """
+    """Return whether slopes increase strictly, so that the conjugate is differentiable."""
     with np.errstate(over="ignore", invalid="ignore"):
         rises = np.diff([float(slopes(np.array([norm]))[0]) for norm in RISING])
     return bool((rises[np.isfinite(rises)] > 0).all())
