@@ -83,47 +83,38 @@ def fold(bank, group, factor):
 
 
 @inner
-def average_of(weight, total_before, factor, total):
-    """Return an averaged weight, or the current one if ``total`` is 0."""
-    value = factor * weight
-    if total > 0.0:
-        return (value + total_before) / total
-    return value
+def average_at(dense, i, j, factor, total):
+    """Return an averaged weight of the first matrix; ``factor`` times the current one without.
 
-
-@inner
-def sum_at(sums, t, i, j):
-    """Return a running sum, 0 without an average."""
-    if sums.shape[0] > 0:
-        return sums[t, i, j]
-    return 0.0
+    There is no average if ``total`` is 0.
+    """
+    weight = factor * dense.table[0, i, j]
+    if total == 0.0:
+        return weight
+    if dense.sums.shape[0] > 0:
+        weight += dense.sums[0, i, j]
+    return weight / total
 
 
 # ---- transitions ---------------------------------------------------------------------------------
 
 
 @compiled(counting=False)
-def add_transitions(bank, x, at, unary, pairwise):
-    """Add the transitions that all positions share to ``pairwise`` (1, K, K)."""
-    transitions = dense_at(bank)
-    scale = bank_groups_at(transitions.groups).scales[0]
-    if scale == 0.0:
-        return
-    for i in range(pairwise.shape[1]):
-        for j in range(pairwise.shape[2]):
-            pairwise[0, i, j] += scale * transitions.table[0, i, j]
-
-
-@compiled(counting=False)
 def add_averaged_transitions(bank, x, at, factors, total, unary, pairwise):
-    """Add averaged transitions to ``pairwise`` (1, K, K)."""
+    """Add the averaged transitions, which all positions share, to ``pairwise`` (1, K, K)."""
     transitions = dense_at(bank)
     if bank_groups_at(transitions.groups).left_out[0]:
         return
     for i in range(pairwise.shape[1]):
         for j in range(pairwise.shape[2]):
-            before = sum_at(transitions.sums, 0, i, j)
-            pairwise[0, i, j] += average_of(transitions.table[0, i, j], before, factors[0], total)
+            pairwise[0, i, j] += average_at(transitions, i, j, factors[0], total)
+
+
+@compiled(counting=False)
+def add_transitions(bank, x, at, unary, pairwise):
+    """Add the current transitions to ``pairwise`` (1, K, K)."""
+    scales = bank_groups_at(dense_at(bank).groups).scales
+    add_averaged_transitions(bank, x, at, scales, 0.0, unary, pairwise)
 
 
 @compiled(counting=False)
@@ -160,16 +151,6 @@ def add_transitions_by_position(table, scale, offsets, low, high, pairwise):
 
 
 @compiled(counting=False)
-def add_intercept(bank, x, at, unary, pairwise):
-    """Add the constants to the potentials of every token."""
-    intercept = dense_at(bank)
-    scale = bank_groups_at(intercept.groups).scales[0]
-    for i in range(unary.shape[0]):
-        for j in range(unary.shape[1]):
-            unary[i, j] += scale * intercept.table[0, 0, j]
-
-
-@compiled(counting=False)
 def add_averaged_intercept(bank, x, at, factors, total, unary, pairwise):
     """Add the averaged constants to the potentials of every token."""
     intercept = dense_at(bank)
@@ -177,8 +158,14 @@ def add_averaged_intercept(bank, x, at, factors, total, unary, pairwise):
         return
     for i in range(unary.shape[0]):
         for j in range(unary.shape[1]):
-            before = sum_at(intercept.sums, 0, 0, j)
-            unary[i, j] += average_of(intercept.table[0, 0, j], before, factors[0], total)
+            unary[i, j] += average_at(intercept, 0, j, factors[0], total)
+
+
+@compiled(counting=False)
+def add_intercept(bank, x, at, unary, pairwise):
+    """Add the current constants to the potentials of every token."""
+    scales = bank_groups_at(dense_at(bank).groups).scales
+    add_averaged_intercept(bank, x, at, scales, 0.0, unary, pairwise)
 
 
 @compiled(counting=False)

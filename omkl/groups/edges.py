@@ -1,5 +1,6 @@
 """Groups of edges of graphs: banks of tokens whose outputs are weights of pairs of labels."""
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, ClassVar
 
@@ -13,7 +14,6 @@ from omkl.groups.base import CompiledBank, GuidedInput
 from omkl.groups.tables import CompiledDenseBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.signatures import BankFunctions
-from omkl.structures.base import Potentials
 from omkl.structures.graphs.layout import GraphLayout
 from omkl.structures.graphs.pairwise import GraphPotentials
 from omkl.structures.multiclass import UnaryPotentials
@@ -189,35 +189,25 @@ class EdgeBank(CompiledBank):
         return UnaryPotentials(self.pairs.sums(gradient.pairwise))
 
     def add_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        edges = self.edges_of(x)
-        if edges is not None:
-            scores = self._zeros(edges)
-            self.bank.add_potentials(edges, scores)
-            self._add(scores, potentials)
+        self._add(self.bank.add_potentials, x, potentials)
 
     def add_averaged_potentials(self, x: GraphSpan, potentials: GraphPotentials) -> None:
-        edges = self.edges_of(x)
-        if edges is not None:
-            scores = self._zeros(edges)
-            self.bank.add_averaged_potentials(edges, scores)
-            self._add(scores, potentials)
+        self._add(self.bank.add_averaged_potentials, x, potentials)
 
     def add_both(self, x: GraphSpan, potentials: GraphPotentials, average: GraphPotentials) -> None:
+        self._add(self.bank.add_both, x, potentials, average)
+
+    def _add(self, method: Callable[..., None], x: GraphSpan, *potentials: GraphPotentials) -> None:
+        """Call a method of the inner bank, and add its scores of the weights to those of pairs."""
         edges = self.edges_of(x)
-        if edges is not None:
-            scores = self._zeros(edges)
-            averaged_scores = self._zeros(edges)
-            self.bank.add_both(edges, scores, averaged_scores)
-            self._add(scores, potentials)
-            self._add(averaged_scores, average)
-
-    def _zeros(self, edges: Span) -> UnaryPotentials:
-        """Return potentials of the inner bank for edges, all zero."""
-        return UnaryPotentials(np.zeros((len(edges), self.pairs.n_weights)))
-
-    def _add(self, scores: UnaryPotentials, potentials: GraphPotentials) -> None:
-        """Add the potentials of the inner bank to those of pairs of labels."""
-        jit.add_pairs(scores.unary, 1.0, self.pairs.index, potentials.pairwise)
+        if edges is None:
+            return
+        scores = []
+        for _ in potentials:
+            scores.append(UnaryPotentials(np.zeros((len(edges), self.pairs.n_weights))))
+        method(edges, *scores)
+        for scores_of_weights, potentials_of_pairs in zip(scores, potentials):
+            jit.add_pairs(scores_of_weights.unary, self.pairs.index, potentials_of_pairs.pairwise)
 
     def step(self, x: GraphSpan, gradient: GraphPotentials) -> None:
         edges = self.edges_of(x)
@@ -288,9 +278,6 @@ class PairBank(CompiledDenseBank):
 
     def arrays(self) -> jit.Pairs:  # type: ignore[override]
         return jit.Pairs(self.table, self._sums, self.group_state.address, self.pairs.index)
-
-    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
-        return self.pairs.sums(gradient.pairwise).sum(axis=0)[None, None]
 
     def grow_outputs(self, n_outputs: int) -> None:
         self.pairs = LabelPairs(self.pairs.kind, n_outputs)

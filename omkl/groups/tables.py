@@ -339,9 +339,9 @@ class DenseBank(TableBank):
         n_sums = shape[0] if averaging else 0
         self._sums = np.zeros((n_sums, *shape[1:]))
 
-    @abstractmethod
     def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
-        """Return the gradient in the shape of the table."""
+        """Return the gradient in the shape of the table, for banks that are not compiled."""
+        raise NotImplementedError
 
     def step(self, x: Span, gradient: Potentials) -> None:
         gradient_of_table = self._gradient_of_table(gradient)
@@ -437,9 +437,6 @@ class TransitionBank(CompiledDenseBank):
             table, scale, x.tokens.offsets, x.low, x.high, potentials.pairwise
         )
 
-    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
-        return gradient.pairwise
-
 
 class TrigramBank(DenseBank):
     """Indicators of triples of adjacent labels, in a second-order chain.
@@ -491,6 +488,3 @@ class InterceptBank(CompiledDenseBank):
 
     def __init__(self, n_outputs: int, averaging: bool = False, name: str = "intercept") -> None:
         super().__init__(name, (1, 1, n_outputs), averaging)
-
-    def _gradient_of_table(self, gradient: Potentials) -> np.ndarray:
-        return gradient.unary.sum(axis=0)[None, None]

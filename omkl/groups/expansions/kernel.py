@@ -234,9 +234,7 @@ class KernelExpansion(KernelBank):
         values = np.zeros((len(self.names), len(x), coefficients.shape[2]))
         if self._references is None:
             self._references = {view: Reference(support) for view, support in self.supports.items()}
-        out: list[np.ndarray | None] = list(values)
-        for k in np.flatnonzero(self.group_state.left_out).tolist():
-            out[k] = None
+        out = {k: values[k] for k in np.flatnonzero(~self.group_state.left_out).tolist()}
         expand(self.kernels, self.views, x, self._references, coefficients, out)
         return values
 
@@ -374,7 +372,7 @@ class FrozenExpansion(FrozenGroups):
 
     def add_potentials(self, x: Span, potentials: Potentials) -> None:
         """Add the potentials of the groups; see :meth:`Bank.add_potentials`."""
-        out = [potentials.unary if self._in_use(k) else None for k in self._indices]
+        out = {i: potentials.unary for i, k in enumerate(self._indices) if self._in_use(k)}
         expand(self._kernels, self._views, x, self._supports, self._coefficients, out)
 
     def products_of_supports(
@@ -437,15 +435,14 @@ def expand(
     x: Span,
     supports: dict[str, Reference],
     coefficients: np.ndarray,
-    out: Sequence[np.ndarray | None],
+    out: dict[int, np.ndarray],
 ) -> None:
-    """Add ``K_k(x, support) A_k`` of each kernel to ``out[k]``, (n, K), unless it is None.
+    """Add ``K_k(x, support) A_k``, (n, K), of some kernels to ``out[k]``, by their index.
 
     Coefficients are (p, S, K). Kernel values are computed in blocks of tokens.
     """
     n_support = coefficients.shape[1]
-    used = [k for k, potentials in enumerate(out) if potentials is not None]
-    if n_support == 0 or not used:
+    if n_support == 0 or not out:
         return
     dtype = supports[views[0]].X.dtype
     for rows in row_blocks(len(x), n_support, dtype):
@@ -454,9 +451,7 @@ def expand(
         for view in dict.fromkeys(views):
             block = np.ascontiguousarray(x.tokens.views[view][tokens], dtype=dtype)
             pairs[view] = Pair(block, supports[view])
-        for k in used:
-            potentials = out[k]
-            assert potentials is not None
+        for k, potentials in out.items():
             potentials[rows] += kernels[k].between(pairs[views[k]]) @ coefficients[k]
 
 
