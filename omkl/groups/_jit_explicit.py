@@ -21,8 +21,10 @@ END = -1
 
 
 class Weights(NamedTuple):
-    """A table of label weights (number of features, K) with its running sums, and the group of each
-    feature.
+    """A table of label weights (number of features, K) with its running sums, and lists of rows.
+
+    ``group_of`` has the group of each feature; ``heads`` the first nonzero row of each group, and
+    ``links`` the next one after each row.
     """
 
     group_of: np.ndarray

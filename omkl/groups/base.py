@@ -11,6 +11,7 @@ from omkl._components import Compilable
 from omkl._pointers import Layout, Packed
 from omkl.exceptions import InputError
 from omkl.groups.group_state import GroupState, GroupStateView, Mixture
+from omkl.groups.tokens import Tokens
 from omkl.kernels.base import Kernel
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials, Structure, inner_product, map_arrays, pairs_of
@@ -346,7 +347,7 @@ class CompiledBank(Bank):
         """Return the arrays of an input, and the place of its first token there."""
 
     @abstractmethod
-    def inputs_of(self, tokens: Any, chosen: np.ndarray) -> tuple[Packed, bool]:
+    def inputs_of(self, tokens: Tokens, chosen: np.ndarray) -> tuple[Packed, bool]:
         """Return the arrays of the inputs of many rounds.
 
         Parameters
@@ -373,7 +374,9 @@ class CompiledBank(Bank):
             self._packed = packed = self.layout.pack(arrays)
         return packed
 
-    def _call(self, function: Callable[..., None], x: Input, *arguments: object) -> None:
+    def _call(
+        self, function: Callable[..., None], x: Input, *arguments: np.ndarray | float | None
+    ) -> None:
         """Call a compiled function with the arrays of this bank and those of an input."""
         inputs, at = self.input_of(x)
         packed = self.packed()
@@ -409,8 +412,6 @@ class CompiledBank(Bank):
         self, x: Input, gradient: Potentials, totals: np.ndarray | None
     ) -> np.ndarray:
         products = np.zeros(len(self.names))
-        if totals is None:
-            totals = np.zeros((len(products), gradient.unary.shape[1]))
         pairs = pairs_of(gradient)
         self._call(self.functions.slopes, x, gradient.unary, pairs, products, totals)
         return products

@@ -1,6 +1,6 @@
 """Base of kernels: parameters, fitting, and normalised matrices."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, TypeVar
@@ -202,7 +202,7 @@ class Kernel(Component):
         self,
         X: ArrayLike,
         weights: np.ndarray | None = None,
-        variables: Sequence[object] | None = None,
+        variables: Sequence[Hashable] | None = None,
     ) -> Self:
         """Return a copy of the kernel that has learned from training data.
 
@@ -227,7 +227,7 @@ class Kernel(Component):
         return fitted.fit_view(fitted.view(X))
 
     def _learn_scales(
-        self, X: ArrayLike, weights: np.ndarray | None, variables: Sequence[object] | None
+        self, X: ArrayLike, weights: np.ndarray | None, variables: Sequence[Hashable] | None
     ) -> None:
         """Set the means and scales of the columns of whole inputs X; see :meth:`fit`."""
         from sklearn.preprocessing import StandardScaler
@@ -266,7 +266,7 @@ class Kernel(Component):
                 fitted.scale_ = float(1.0 / total)
         return fitted
 
-    def view(self, X: Any) -> Vectors:
+    def view(self, X: ArrayLike | sparse.sparray) -> Vectors:
         """Return the kernel's columns of whole inputs, standardized if the kernel was fitted so.
 
         Parameters
@@ -454,7 +454,7 @@ class Kernel(Component):
 
 
 def deviations_of_variables(
-    variances: np.ndarray, deviations: np.ndarray, variables: Sequence[object]
+    variances: np.ndarray, deviations: np.ndarray, variables: Sequence[Hashable]
 ) -> np.ndarray:
     """Return the scale of each column, (d,), one for all columns of a variable.
 
@@ -462,7 +462,7 @@ def deviations_of_variables(
     has. ``variances`` and ``deviations`` (d,) are those of single columns.
     """
     scales = deviations.copy()
-    columns_of: dict[object, list[int]] = {}
+    columns_of: dict[Hashable, list[int]] = {}
     for j, variable in enumerate(variables):
         columns_of.setdefault(variable, []).append(j)
     for columns in columns_of.values():

@@ -1,6 +1,6 @@
 """Precomputed Gram matrices, and checks of Gram matrices."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -94,7 +94,7 @@ class GramMatrices:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> "GramMatrices":
+    def __getitem__(self, key: slice | ArrayLike | tuple[ArrayLike, ...]) -> "GramMatrices":
         selected = [None if matrix is None else matrix[key] for matrix in self.matrices]
         return GramMatrices(dict(zip(self.names, selected)))
 
@@ -103,7 +103,7 @@ def _as_array(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
     return np.asarray(as_dense(matrix))
 
 
-def check_kernel_names(names: Iterable[object]) -> None:
+def check_kernel_names(names: Iterable[Hashable]) -> None:
     """Raise an InputError unless all names of kernels are strings."""
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise InputError(f"Names of kernels must be strings, got {wrong[0]!r}.")

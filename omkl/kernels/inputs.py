@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -19,6 +19,8 @@ from omkl.exceptions import InputError
 Vectors: TypeAlias = np.ndarray | sparse.sparray
 #: Values of ``on=``: everything, a column by position or name, a range, or several of these.
 On: TypeAlias = int | str | slice | tuple[int | str, ...] | None
+#: Names of columns, or their positions if they have no names.
+ColumnKeys: TypeAlias = Sequence[Any]
 #: Positions of selected columns; None stands for all.
 Positions: TypeAlias = slice | tuple[int, ...] | None
 
@@ -41,6 +43,17 @@ MOST_ENTRIES = 2**20
 EQUAL = 1e-14
 #: A range of columns, such as "0:3" or "::2".
 RANGE = re.compile(r"\s*(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(:\s*(-?\d{1,18})?\s*)?")
+
+
+class NormalizedKernel(Protocol):
+    """The part of a :class:`~omkl.kernels.Kernel` that a :class:`Pair` uses."""
+
+    def inverse_roots(self, X: Vectors) -> np.ndarray:
+        """Return ``1 / sqrt(k(x, x))`` before normalisation for each row, (n,)."""
+
+
+#: A kernel, or its name, for error messages.
+KernelOrName: TypeAlias = NormalizedKernel | str
 
 
 def parse_on(on: int | str | slice | Iterable[int | str] | None) -> On:
@@ -87,7 +100,7 @@ def format_on(on: On | list) -> str:
 
 
 def find_columns(
-    on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: object = ""
+    on: On | list, n_columns: int, names: Sequence[str] | None = None, kernel: KernelOrName = ""
 ) -> Positions:
     """Return columns by position: None for all, a slice if they are consecutive, else a tuple.
 
@@ -97,7 +110,7 @@ def find_columns(
         return None
     all_names = list(names or ())
     # distinct names, or positions if there are no names
-    columns: Sequence[Any] = list(dict.fromkeys(all_names)) or range(n_columns)
+    columns: ColumnKeys = list(dict.fromkeys(all_names)) or range(n_columns)
     items = on if isinstance(on, (tuple, list)) else (on,)
     positions: list[int] = []
     for item in items:
@@ -122,7 +135,7 @@ def find_columns(
     return tuple(positions)
 
 
-def _selected(item: int | str | slice, columns: Sequence[Any], has_names: bool) -> Sequence[Any]:
+def _selected(item: int | str | slice, columns: ColumnKeys, has_names: bool) -> ColumnKeys:
     """Return those of the columns that one item of ``on=`` selects; none if there are no such."""
     if isinstance(item, slice):
         return columns[item]
@@ -228,7 +241,7 @@ class Pair:
 
         return -additive_chi2_kernel(self.X, self.Y)
 
-    def inverse_roots(self, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
+    def inverse_roots(self, kernel: NormalizedKernel) -> tuple[np.ndarray, np.ndarray]:
         """Return ``1 / sqrt(k(x, x))`` for the rows of X and of Y, before normalisation.
 
         Parameters
@@ -251,7 +264,7 @@ class Reference:
 
     def __init__(self, X: Vectors) -> None:
         self.X = as_floats(X)
-        self._inverse_roots: dict[int, tuple[Any, np.ndarray]] = {}
+        self._inverse_roots: dict[int, tuple[NormalizedKernel, np.ndarray]] = {}
 
     @cached_property
     def spread(self) -> "Spread":
@@ -265,7 +278,7 @@ class Reference:
         """Squared lengths of the vectors, (m,)."""
         return np.einsum("ij,ij->i", self.X, self.X)
 
-    def inverse_roots(self, kernel: Any) -> np.ndarray:
+    def inverse_roots(self, kernel: NormalizedKernel) -> np.ndarray:
         """Return ``1 / sqrt(k(x, x))`` of the vectors, before normalisation."""
         if id(kernel) not in self._inverse_roots:
             # keep the kernel alive, so that its id stays unique
@@ -296,7 +309,7 @@ def as_floats(X: Vectors) -> Vectors:
     return X.astype(np.float64)
 
 
-def check_magnitudes(X: Vectors, kernel: object) -> None:
+def check_magnitudes(X: Vectors, kernel: KernelOrName) -> None:
     """Raise an InputError that names the kernel unless numbers are finite and at most 1e100."""
     numbers = X.data if sparse.issparse(X) else X
     largest = max(float(numbers.max(initial=0.0)), -float(numbers.min(initial=0.0)))

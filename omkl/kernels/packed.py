@@ -8,7 +8,7 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Self, TypeGuard
+from typing import Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -27,6 +27,7 @@ from omkl.kernels.stack import (
     Which,
     free_bytes,
     packed_entries,
+    packed_length,
     require_bytes,
 )
 
@@ -49,8 +50,9 @@ LARGEST_WIDTH = 1e30
 
 
 class PackedStack(KernelStack):
-    """Gram matrices as packed lower triangles, row by row, in one array; sums are always in
-    float64.
+    """Gram matrices as packed lower triangles, row by row, in one array.
+
+    Sums are always in float64.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ class PackedStack(KernelStack):
         n = len(grams[0])
         require_memory(len(grams), n, dtype)
         interleaved = _interleaved(grams)
-        rows = np.empty((len(grams), n * (n + 1) // 2), dtype=dtype)
+        rows = np.empty((len(grams), packed_length(n)), dtype=dtype)
         proved = np.zeros(len(grams), dtype=bool)
         for low in range(0, len(grams), TOGETHER):
             block = grams[low : low + TOGETHER]
@@ -181,7 +183,7 @@ class PackedStack(KernelStack):
         for i, sample in enumerate(samples):
             later = np.maximum(all_samples, sample)
             earlier = np.minimum(all_samples, sample)
-            rows[i] = weights @ self.rows[which[:, None], _start(later) + earlier]
+            rows[i] = weights @ self.rows[which[:, None], packed_length(later) + earlier]
         return rows
 
     def packed(self, m: int) -> np.ndarray:
@@ -216,9 +218,7 @@ def _interleaved(grams: Sequence[np.ndarray] | np.ndarray) -> np.ndarray | None:
 
 
 class KernelCache:
-    """Cache of packed kernels computed on demand.
-
-    It keeps the latest used ones within a budget of bytes.
+    """Cache of packed kernels that are computed on demand: the latest used, within a budget.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class KernelCache:
     ) -> None:
         self.recent = RecentlyUsed(min(budget // packed_bytes(1, n_samples, dtype), n_kernels))
         # untouched pages take no memory
-        rows = np.empty((self.recent.capacity, n_samples * (n_samples + 1) // 2), dtype=dtype)
+        rows = np.empty((self.recent.capacity, packed_length(n_samples)), dtype=dtype)
         self.stack = PackedStack(rows)
         self._make = make
 
@@ -314,7 +314,7 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
         X = np.ascontiguousarray(X, dtype=np.float64)
     n_samples: int = X.shape[0]
     require_memory(len(kernels), n_samples, dtype)
-    rows = np.empty((len(kernels), n_samples * (n_samples + 1) // 2), dtype=dtype)
+    rows = np.empty((len(kernels), packed_length(n_samples)), dtype=dtype)
     squares_fit = not is_sparse and np.abs(X).max(initial=0.0) < LARGEST_SQUARED
     gaussians: dict[int, Gaussian] = {}
     pair_of_view: dict[tuple, Pair] = {}
@@ -335,9 +335,9 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
 
 
 def _sums_squared_differences(kernel: Kernel) -> TypeGuard[Gaussian]:
-    """Return whether a kernel is a multiple of exp(widths . squared differences), of known widths.
+    """Return whether a kernel is a multiple of ``exp(widths . squared differences)``.
 
-    The widths, and their inverses, fit into single precision.
+    Its widths must not depend on the data, and they and their inverses fit into single precision.
     """
     if type(kernel) is not Gaussian or kernel.normalize == "diagonal" or kernel.width_ is None:
         return False
@@ -368,9 +368,10 @@ def pack_gaussians(kernels: dict[int, Gaussian], X: np.ndarray, rows: np.ndarray
     while first_row < n:
         # take whole rows of the triangle, about PAIRS entries
         stop_row = first_row + 1
-        while stop_row < n and _start(stop_row + 1) - _start(first_row) <= PAIRS:
+        start = packed_length(first_row)
+        while stop_row < n and packed_length(stop_row + 1) - start <= PAIRS:
             stop_row += 1
-        entries = slice(_start(first_row), _start(stop_row))
+        entries = slice(start, packed_length(stop_row))
         differences = np.empty((d, entries.stop - entries.start), dtype=rows.dtype)
         jit.squared_differences(columns, first_row, stop_row, differences)
         for low in range(0, len(which), KERNELS):
@@ -402,17 +403,12 @@ def _exponents_of(
     return widths.astype(dtype), scales.astype(dtype)
 
 
-def _start(row: Any) -> Any:
-    """Return the index of the first entry of a row, or of each of several, of a packed kernel."""
-    return row * (row + 1) // 2
-
-
 # ---- memory --------------------------------------------------------------------------------------
 
 
 def packed_bytes(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:
     """Return the bytes of packed kernels."""
-    return n_kernels * n_samples * (n_samples + 1) // 2 * np.dtype(dtype).itemsize
+    return n_kernels * packed_length(n_samples) * np.dtype(dtype).itemsize
 
 
 def packed_bytes_fit(n_kernels: int, n_samples: int, dtype: DTypeLike) -> bool:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -24,13 +24,22 @@ BLOCK_ROWS = 4096
 NO_STACK = -1
 
 
+#: A number of rows, or several.
+Rows = TypeVar("Rows", int, np.ndarray)
+
+
+def packed_length(n_rows: Rows) -> Rows:
+    """Return the number of entries in the first rows of a packed kernel."""
+    return n_rows * (n_rows + 1) // 2
+
+
 def packed_entries(samples: np.ndarray) -> np.ndarray:
     """Return the entries of a packed kernel of all samples that are the packed kernel of some.
 
     ``samples`` (n,) are their indices, which increase; the result is (n (n + 1) / 2,).
     """
     i, j = np.tril_indices(len(samples))
-    return samples[i] * (samples[i] + 1) // 2 + samples[j]
+    return packed_length(samples[i]) + samples[j]
 
 
 class KernelStack(ABC):
@@ -108,7 +117,7 @@ class KernelStack(ABC):
         ----------
         m : int
         """
-        packed = np.empty(self.n_samples * (self.n_samples + 1) // 2)
+        packed = np.empty(packed_length(self.n_samples))
         pack(self.combine([1.0], [m]), packed)
         return packed
 
@@ -168,6 +177,10 @@ class KernelStack(ABC):
             return np.arange(self.n_kernels)
         return np.asarray(which, dtype=np.int64)
 
+    def _count_rows(self, samples: np.ndarray | None) -> int:
+        """Return the number of samples; of all for None."""
+        return self.n_samples if samples is None else len(samples)
+
 
 class WeightedSum(KernelStack):
     """A stack of the single kernel ``sum_m w_m K_m``, which multiplies by the kernels in turn."""
@@ -221,10 +234,7 @@ class RestrictedView(KernelStack):
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         # by rows: the full matrix may not fit into memory
-        if samples is None:
-            rows = self.samples
-        else:
-            rows = self.samples[samples]
+        rows = self.samples if samples is None else self.samples[samples]
         # unlike indexing, np.take leaves the entries of a row contiguous
         return np.take(self.stack.combine(weights, which, rows), self.samples, axis=1)
 
@@ -341,11 +351,7 @@ class PartedStack(KernelStack):
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
         weights = np.asarray(weights)
-        if samples is None:
-            n_rows = self.n_samples
-        else:
-            n_rows = len(samples)
-        total = np.zeros((n_rows, self.n_samples))
+        total = np.zeros((self._count_rows(samples), self.n_samples))
         for part in self._parts_of(which):
             total += part.stack.combine(weights[part.positions], part.indices, samples)
         return total
@@ -355,7 +361,7 @@ class PartedStack(KernelStack):
             if part.indices is None:
                 return part.stack.packed(0)
             return part.stack.packed(part.indices[0])
-        return np.zeros(self.n_samples * (self.n_samples + 1) // 2)
+        return np.zeros(packed_length(self.n_samples))
 
     def diagonals(self, which: Which = None) -> np.ndarray:
         return self._gather(which, lambda part: part.stack.diagonals(part.indices), self.n_samples)
@@ -522,19 +528,13 @@ class FactoredStack(KernelStack):
     ) -> np.ndarray:
         _, rows, owners = self._chosen(which)
         weights_of_rows = np.asarray(weights, dtype=np.float64)[owners]
-        if samples is None:
-            n_rows = self.n_samples
-        else:
-            n_rows = len(samples)
+        n_rows = self._count_rows(samples)
         total = np.zeros((n_rows, self.n_samples))
         # a block of rows takes no more memory than the result
         step = min(BLOCK_ROWS, max(n_rows, 16))
         for low in range(0, len(rows), step):
             block = self.rows[rows[low : low + step]].astype(np.float64)
-            if samples is None:
-                of_samples = block
-            else:
-                of_samples = block[:, samples]
+            of_samples = block if samples is None else block[:, samples]
             total += (of_samples.T * weights_of_rows[low : low + step]) @ block
         return total
 

@@ -14,7 +14,7 @@ from omkl.groups.expansions._jit_budget import CHI_SQUARED, MANHATTAN, PRODUCTS,
 from omkl.groups.group_state import Mixture
 from omkl.groups.tokens import Span
 from omkl.kernels.base import Kernel, inverse_root
-from omkl.kernels.inputs import Pair, Reference, in_precision, row_blocks
+from omkl.kernels.inputs import NormalizedKernel, Pair, Reference, in_precision, row_blocks
 from omkl.structures.base import Potentials
 
 #: Smallest capacity for support vectors.
@@ -562,7 +562,7 @@ class BufferPair(Pair):
     manhattan_distances = cached_property(lambda pair: pair._compare(MANHATTAN))
     chi_squared_distances = cached_property(lambda pair: pair._compare(CHI_SQUARED))
 
-    def inverse_roots(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    def inverse_roots(self, kernel: NormalizedKernel) -> tuple[np.ndarray, np.ndarray]:
         for roots, normalized in zip(self._buffer.roots, self._buffer.normalized):
             if normalized is kernel:
                 return roots[self._rows], roots[self._columns]
