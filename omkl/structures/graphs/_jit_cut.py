@@ -18,8 +18,19 @@ UNREACHED = -1
 
 @inner
 def gains_of_second_label(unary, pairwise, edges):
-    """Return what the second label of each node gains, (n,), the gain that decides it, (n,), the
-    attraction of each edge, (E,), and a score that no labelling exceeds.
+    """Write the scores of labellings as gains of nodes, and attractions of edges.
+
+    Returns
+    -------
+    gains : array of shape (n,)
+        What a node gains by the second label, if its neighbours in the first place of an edge have
+        the second label, and those in the second place the first one.
+    most : array of shape (n,)
+        Sum of the attractions of the edges of a node: a gain of this size decides its label.
+    links : array of shape (E,)
+        Attraction: what equal labels score above different ones.
+    highest : float
+        Upper bound of the scores of all labellings.
     """
     n = unary.shape[0]
     of_first, of_second, most = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -81,8 +92,9 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
 
 @inner
 def find_levels(heads, room, starts, arcs, source, sink, levels, queue):
-    """Write the distance of each node from the source along arcs with room; return whether the sink
-    is reached.
+    """Write the distance of each node from the source; return whether the sink is reached.
+
+    Paths are along arcs with room.
     """
     for node in range(levels.shape[0]):
         levels[node] = UNREACHED
@@ -142,11 +154,11 @@ def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, leve
 
 @compiled
 def minimum_cut(unary, pairwise, edges, labels):
-    """Write the best labelling (n,) with two labels, up to rounding; return an upper bound of all
-    scores.
+    """Write the best labelling (n,) with two labels; return an upper bound of all scores.
 
-    ``pairwise`` is (E, 2, 2) or (1, 2, 2), ``edges`` (E, 2). Equal labels score at least as high as
-    different ones at each edge. Capacities are rounded down, so that a flow bounds cuts.
+    It is the best one up to rounding. ``pairwise`` is (E, 2, 2) or (1, 2, 2), ``edges`` (E, 2).
+    Equal labels score at least as high as different ones at each edge. Capacities are rounded down,
+    so that a flow bounds cuts.
     """
     n = unary.shape[0]
     gains, most, links, highest = gains_of_second_label(unary, pairwise, edges)

@@ -101,8 +101,9 @@ def sum_parallel_edges(pairwise, places, reverse, n_single):
 
 @inner
 def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
-    """Write the marginals of all edges (E, K, K), or their sum (1, K, K), from those of single
-    edges (E', K, K).
+    """Write the marginals of all edges (E, K, K), or their sum (1, K, K).
+
+    They are those of the single edges (E', K, K).
     """
     n_labels = of_single.shape[1]
     for e in range(pair_marginals.shape[0]):
@@ -122,8 +123,9 @@ def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
 
 @compiled
 def lowest_score(unary, pairwise, n_edges):
-    """Return a score so low that every allowed labelling is better than every forbidden one; 0 if
-    no part is forbidden by a score of -inf.
+    """Return a finite score that may replace those of -inf, which forbid parts; 0 without any.
+
+    It is so low that every allowed labelling is better than every forbidden one.
     """
     forbids = False
     total = 0.0

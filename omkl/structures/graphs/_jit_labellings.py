@@ -1,5 +1,6 @@
-"""Message passing on graphs whose labellings score ``sum_i unary[i, y_i] + sum_e pairwise[e, y_i,
-y_j]``, e = (i, j).
+"""Layouts of graphs, and message passing for the best labelling.
+
+A labelling scores ``sum_i unary[i, y_i] + sum_e pairwise[e, y_i, y_j]``, e = (i, j).
 
 Nodes have an order. ``graph`` is a tuple: edges (E, 2), the nodes in their order, and for each node
 its incident edges, ``incident[starts[i]:middle[i]]`` to earlier and ``incident[middle[i]:starts[i +
@@ -75,8 +76,9 @@ def row_of(pairwise, e):
 
 @compiled
 def arrange(edges, n):
-    """Return the order (n,) of n nodes, their incident edges as ``starts`` (n + 1,), ``middle``
-    (n,) and ``incident`` (2 E,), and whether the graph is a forest.
+    """Return the order of n nodes, their incident edges, and whether the graph is a forest.
+
+    These are ``order`` (n,), ``starts`` (n + 1,), ``middle`` (n,) and ``incident`` (2 E,).
     """
     starts, incident = list_incident_edges(edges, n)
     order = np.empty(n, np.int64)
@@ -191,12 +193,11 @@ def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
 
 @compiled
 def sweep(unary, pairwise, graph, forest, back, messages, labels):
-    """Send messages to earlier nodes (``back``) and return the bound; or choose labels, and send to
-    later nodes.
+    """Send messages to earlier nodes (``back``), or choose labels and send to later nodes.
 
-    ``messages`` (E, K) go to the earlier node of an edge after one sweep, and to the later node
-    after the other. The label of a node is the best one given the labels of earlier nodes and the
-    messages from later ones.
+    Return the bound of a sweep back. ``messages`` (E, K) go to the earlier node of an edge after
+    one sweep, and to the later node after the other. The label of a node is the best one given the
+    labels of earlier nodes and the messages from later ones.
     """
     edges, order, starts, middle, incident = graph
     n, n_labels = unary.shape
@@ -339,8 +340,9 @@ def improve(unary, pairwise, graph, labels):
 
 @inner
 def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
-    """Write the scores (K,) of the labels of node i given those of its neighbours, without an edge
-    ``left_out``.
+    """Write the scores (K,) of the labels of node i, given those of its neighbours.
+
+    The edge ``left_out`` does not count.
     """
     edges, _, starts, _, incident = graph
     for y in range(scores.shape[0]):
@@ -353,8 +355,9 @@ def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
 
 @inner
 def add_column(pairwise, p, edges, e, i, labels, scores):
-    """Add the scores ``pairwise[p]`` of the labels (K,) of node i, given the label at the other end
-    of edge e.
+    """Add the scores ``pairwise[p]`` of edge e, given the label at its other end, to those of i.
+
+    ``scores`` (K,) are those of the labels of node i.
     """
     if edges[e, 0] == i:
         other = labels[edges[e, 1]]

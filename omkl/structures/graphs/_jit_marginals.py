@@ -23,8 +23,9 @@ NO_EDGE = -1
 
 @inner
 def exponentiate(pairwise, rates, weights, tops):
-    """Write the weights (W, K, K) of edges and the logs of their scales (W,); return False if an
-    edge forbids all pairs of labels.
+    """Write the weights (W, K, K) of edges, and the logs of their scales (W,).
+
+    Return False if an edge forbids all pairs of labels.
     """
     for e in range(weights.shape[0]):
         scores = pairwise[row_of(pairwise, e)]
@@ -81,8 +82,10 @@ def move_message(message, new, step):
 
 @inner
 def send_sum(source, weights, scores, rate, top, side, message):
-    """Write the log of the sums of ``exp(source + scores / rate)``, (K,), less their maximum, for
-    the node at a ``side`` of an edge as the source; return the maximum, or -inf.
+    """Write a message (K,): logs of the sums of ``exp(source + scores / rate)``.
+
+    Their maximum is subtracted, and returned: -inf if all weights are zero. The source is the node
+    at this ``side`` of an edge.
     """
     n_labels = source.shape[0]
     highest = source[0]
@@ -117,8 +120,9 @@ def send_sum(source, weights, scores, rate, top, side, message):
 
 @inner
 def log_of_sum(source, scores, rate, side, z, highest, top):
-    """Return the log of the sum of ``exp(source + scores / rate)`` for label z, less the logs
-    ``highest`` and ``top`` of the scales of messages and weights.
+    """Return the log of the sum of ``exp(source + scores / rate)`` for label z.
+
+    The logs ``highest`` and ``top`` of the scales of messages and weights are subtracted.
     """
     most = -np.inf
     for y in range(source.shape[0]):
@@ -135,8 +139,9 @@ def log_of_sum(source, scores, rate, side, z, highest, top):
 
 @compiled
 def normalize(logs):
-    """Turn logs of weights (any number,) into probabilities, in place; return the log of their sum,
-    -inf if all are zero.
+    """Turn logs of weights (any number,) into probabilities, in place; return the log of the sum.
+
+    It is -inf if all weights are zero.
     """
     highest = -np.inf
     for score in logs:
@@ -156,10 +161,9 @@ def normalize(logs):
 def beliefs(
     unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
 ):
-    """Write the marginals that messages define; return False if no label of a node, or pair of an
-    edge, is possible.
+    """Write the marginals that messages define, and ``potentials`` (n, K) of nodes with messages.
 
-    ``potentials`` (n, K) gets those of nodes plus weighted messages.
+    Return False if no label of a node, or no pair of an edge, is possible.
     """
     edges, _, starts, _, incident = graph
     n, n_labels = unary.shape
@@ -194,12 +198,11 @@ def beliefs(
 
 @inner
 def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights, tops):
-    """Return the mean of the log-partition functions of forests, an upper bound of that of the
-    graph.
+    """Return the mean of the log-partition functions of forests, a bound of that of the graph.
 
-    Nodes of a forest have ``potentials`` (n, K), and its edges have their scores divided by their
-    rates, less both messages. Whatever the messages are, the mean of these scores is the score in
-    the graph, and the log-partition function is convex.
+    It is an upper bound. Nodes of a forest have ``potentials`` (n, K), and its edges have their
+    scores divided by their rates, less both messages. Whatever the messages are, the mean of these
+    scores is the score in the graph, and the log-partition function is convex.
     """
     edges, _, starts, _, incident = graph
     n, n_labels = potentials.shape
@@ -240,8 +243,10 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
 
 @inner
 def walk(edges, starts, incident, chosen, order, parents, seen):
-    """Write the order (n,) of the nodes of a forest of ``chosen`` edges (E,), parents first, and
-    their edges to parents (n,) or :data:`NO_EDGE`; ``seen`` (n,) is memory.
+    """Write the nodes of a forest in an order with parents first, and their edges to parents.
+
+    The forest has the ``chosen`` edges, a mask (E,). ``parents`` (n,) gets :data:`NO_EDGE` for
+    roots; ``order`` is (n,), too, and ``seen`` (n,) is memory.
     """
     seen[:] = False
     n_done = 0
@@ -267,12 +272,12 @@ def walk(edges, starts, incident, chosen, order, parents, seen):
 
 @compiled
 def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function, -inf if
-    no labelling is allowed.
+    """Write marginals (n, K) and (E, K, K) or (1, K, K); return the log-partition function.
 
-    On a forest, two sweeps are exact. On other graphs, this is tree-reweighted belief propagation
-    (Wainwright, Jaakkola and Willsky 2005), until messages hardly move in both directions, and the
-    result is an upper bound. Edges are the single edges of the graph.
+    It is -inf if no labelling is allowed. On a forest, two sweeps are exact. On other graphs, this
+    is tree-reweighted belief propagation (Wainwright, Jaakkola and Willsky 2005), until messages
+    hardly move in both directions, and the result is an upper bound. Edges are the single edges of
+    the graph.
     """
     arrays = graph_at(graph_address)
     edges, order, starts = arrays.single_edges, arrays.order, arrays.starts

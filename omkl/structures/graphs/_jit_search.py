@@ -36,10 +36,11 @@ class Search(NamedTuple):
 
 @inner
 def choose_node(counts, counts_before, failures):
-    """Return the next node, NO_NODE if each has one label left, and whether no choice narrows the
-    nodes that remain; all arguments are (n,).
+    """Return the next node to choose a label for, and whether earlier choices do not matter to it.
 
-    Then earlier choices do not matter any more, such as those in another component of the graph.
+    It is NO_NODE if each node has one label left. Earlier choices do not matter if they have
+    removed no label of the nodes that remain, such as those in another component of the graph. All
+    arguments are (n,).
     """
     node = NO_NODE
     is_independent = True
@@ -94,11 +95,10 @@ def restore(search, n_kept, n_removed):
 
 @inner
 def prune(pairwise, graph, search, n_waiting, n_removed):
-    """Remove labels that lack a partner at a neighbour, from the ``n_waiting`` nodes at the start
-    of the queue on.
+    """Remove labels that lack a partner at a neighbour, and those that then lack one, and so on.
 
-    Returns the new number of removed labels, whether each node has a label left, and the number of
-    edges looked at.
+    The first ``n_waiting`` nodes of the queue have lost labels before. Returns the new number of
+    removed labels, whether each node has a label left, and the number of edges looked at.
     """
     edges, _, starts, _, incident = graph
     left, queue, queued = search.left, search.queue, search.queued
@@ -153,13 +153,13 @@ def prune_from(pairwise, graph, search, node, n_removed):
 
 @compiled
 def find_labelling(unary, pairwise, graph, budget, possible, labels):
-    """Search a labelling without a score of -inf, and write it (n,); return FOUND, NONE, or UNKNOWN
-    after ``budget`` steps.
+    """Search a labelling without a score of -inf, and write it (n,).
 
-    The node with the fewest possible labels for the number of its failures (Boussemart et al. 2004,
-    *Boosting systematic search by weighting constraints*) gets the label that scores highest by
-    itself. The labels that then lack a partner at a neighbour are removed, which fails if none is
-    left. ``possible`` (n, K) gets the labels that have partners before any choice.
+    Return FOUND, NONE, or UNKNOWN after ``budget`` steps. The node with the fewest possible labels
+    for the number of its failures (Boussemart et al. 2004, *Boosting systematic search by weighting
+    constraints*) gets the label that scores highest by itself. The labels that then lack a partner
+    at a neighbour are removed, which fails if none is left. ``possible`` (n, K) gets the labels
+    that have partners before any choice.
     """
     n, n_labels = unary.shape
     search = Search(
