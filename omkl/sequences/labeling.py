@@ -22,7 +22,7 @@ from omkl.sequences.reading import (
     possible_labels,
     read_sequences,
 )
-from omkl.structures.chain import Chain, ChainPotentials
+from omkl.structures.chain import Chain, CheckedPotentials
 
 #: Code of a label that is None.
 UNKNOWN = -1
@@ -134,7 +134,7 @@ class ChainCodec(LabelCodec):
 
     def potentials(
         self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None
-    ) -> Iterator[ChainPotentials]:
+    ) -> Iterator[CheckedPotentials]:
         for offsets, potentials in self._blocks(model, data, possible):
             for low, high in pairwise(offsets.tolist()):
                 yield self.structure.part(potentials, low, high)

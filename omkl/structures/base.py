@@ -1,19 +1,33 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
+from bisect import insort
 from collections.abc import Callable, Collection
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl import signatures
-from omkl._components import Component
+from omkl._components import Component, check_number
 from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.signatures import StructureFunctions
-from omkl.structures._jit_labels import LABELS, STRUCTURE, Labels, StructureAddresses
+from omkl.structures._jit_labels import (
+    LABELS,
+    NO_ARRAYS,
+    STRUCTURE,
+    Labels,
+    StructureAddresses,
+    cost_of_labels,
+    indicate_labels,
+    score_labels,
+)
+
+if TYPE_CHECKING:
+    from omkl.structures.graphs.layout import GraphLayout
 
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
 Potentials: TypeAlias = Any
@@ -63,28 +77,28 @@ class Structure(Component):
         """
         return self.compiled is not None
 
-    def packed(self, names: Collection[str] | None = None, layout: Any = None) -> "PackedStructure":
+    def packed(
+        self, names: Collection[str], layout: "GraphLayout | None" = None
+    ) -> "PackedStructure":
         """Return compiled functions and their arrays, for compiled losses; hold it while in use.
 
         Parameters
         ----------
-        names : collection of str, optional
+        names : collection of str
             The functions that are called, by the names of
-            :class:`~omkl.signatures.StructureFunctions`; no others are compiled. All by default.
-        layout : object, optional
+            :class:`~omkl.signatures.StructureFunctions`; no others are compiled.
+        layout : GraphLayout, optional
             Layout of the potentials of an example, such as the edges of a graph, if examples of
             this structure have layouts of their own.
         """
-        if names is None:
-            names = StructureFunctions._fields
         return PackedStructure(self.compiled, names, self.arrays())
 
-    def n_pairs(self, layout: Any = None) -> int:
+    def n_pairs(self, layout: "GraphLayout | None" = None) -> int:
         """Return the number of tables of pairs of labels in the potentials of an example.
 
         Parameters
         ----------
-        layout : object, optional
+        layout : GraphLayout, optional
             See :meth:`packed`.
         """
         return len(pairs_of(self.zeros(1)))
@@ -282,6 +296,125 @@ class Structure(Component):
         self.must_define("known_marginals")
 
 
+class Labelling(Structure):
+    """Base of structures whose outputs are a label for each element; -1 is an unknown label.
+
+    Subclasses define ``zeros`` and ``decode``, and ``marginals`` for the CRF loss.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels K.
+    costs : array of shape (K, K), optional
+        ``costs[gold, predicted]`` of one element; the Hamming cost by default.
+    """
+
+    takes_partial = True
+
+    def __init__(self, n_labels: int, costs: ArrayLike | None) -> None:
+        check_number("n_labels", n_labels, least=1)
+        self.n_labels = int(n_labels)
+        self.costs = _checked_costs(costs, self.n_labels)
+        self._packed_costs: Packed | None = None
+
+    def arrays(self) -> Packed:
+        labels = Labels(costs=self.costs)
+        if self._packed_costs is None or not self._packed_costs.holds(labels):
+            self._packed_costs = LABELS.pack(labels)
+        return self._packed_costs
+
+    def known_marginals(self, potentials: Potentials, gold: np.ndarray) -> np.ndarray:
+        with_label = np.flatnonzero(gold >= 0)
+        _, expected = self.marginals(potentials)
+        return expected.unary[with_label, gold[with_label]]
+
+    def agreeing(self, potentials: Potentials, gold: np.ndarray) -> Potentials:
+        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
+
+        Parameters
+        ----------
+        potentials : ChainPotentials or similar
+        gold : int array of shape (n,), or bool array of shape (n, K)
+            A label, or -1, for each element; or a mask of the labels allowed there.
+        """
+        potentials = self._checked(potentials)
+        allowed = gold
+        if gold.ndim == 1:
+            allowed = (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
+        return potentials._replace(unary=np.where(allowed, potentials.unary, -np.inf))
+
+    def cost_potentials(self, gold: Output) -> Potentials:
+        """Return the cost of each label; there is none for pairs of labels."""
+        return self.cost_augmented(self.zeros(np.size(gold)), gold)
+
+    def cost_augmented(
+        self, potentials: Potentials, gold: Output, cost_weight: float = 1.0
+    ) -> Potentials:
+        potentials = self._checked(potentials)
+        labels = _as_labels(gold)
+        costs = np.where(labels[:, None] >= 0, self.costs[labels], 0.0)
+        return potentials._replace(unary=potentials.unary + cost_weight * costs)
+
+    def cost(self, gold: Output, predicted: Output) -> float:
+        return cost_of_labels(self.arrays().address, _as_labels(gold), _as_labels(predicted))
+
+    def difference(
+        self, potentials: Potentials, predicted: Output, gold: Output
+    ) -> tuple[float, Potentials]:
+        potentials = self._checked(potentials)
+        gradient = map_arrays(np.zeros_like, potentials)
+        self._add_indicator(gradient, _as_labels(predicted), 1.0)
+        self._add_indicator(gradient, _as_labels(gold), -1.0)
+        return self.score(potentials, predicted) - self.score(potentials, gold), gradient
+
+    def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
+        self._add_indicator(self._checked(potentials), _as_labels(output), -1.0)
+
+    def indicator(self, output: Output) -> Potentials:
+        """Return the counts of labels and transitions; of a graph those of labels alone."""
+        labels = _as_labels(output)
+        counts = self.zeros(len(labels))
+        self._add_indicator(counts, labels, 1.0)
+        return counts
+
+    def score(self, potentials: Potentials, output: Output) -> float:
+        return self._score(self._checked(potentials), _as_labels(output))
+
+    def _score(self, potentials: Potentials, labels: np.ndarray) -> float:
+        """Return the score of labels (n,), for checked potentials."""
+        return score_labels(NO_ARRAYS, potentials.unary, pairs_of(potentials), labels)
+
+    def _add_indicator(self, potentials: Potentials, labels: np.ndarray, amount: float) -> None:
+        """Add an amount to every part of labels (n,), in checked potentials."""
+        indicate_labels(NO_ARRAYS, potentials.unary, pairs_of(potentials), labels, amount)
+
+    def _checked(self, potentials: Potentials) -> Potentials:
+        """Return potentials of the right types."""
+        return potentials
+
+
+def _as_labels(output: Output) -> np.ndarray:
+    """Return a label, or several ones, as an array (n,)."""
+    return np.atleast_1d(np.asarray(output, dtype=np.int64))
+
+
+def _checked_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
+    """Return a validated (K, K) cost matrix; the Hamming cost for None."""
+    if cost is None:
+        return 1.0 - np.eye(n_labels)
+    try:
+        costs = np.array(cost, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        costs = np.empty(0)
+    is_square = costs.shape == (n_labels, n_labels)
+    if not is_square or not (np.isfinite(costs) & (costs >= 0)).all() or np.diag(costs).any():
+        raise InputError(
+            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per "
+            f"gold label, with zeros on its diagonal, not {cost!r:.100}."
+        )
+    return costs
+
+
 class PackedStructure:
     """Addresses of functions and arrays of a structure, for compiled code.
 
@@ -299,13 +432,11 @@ class PackedStructure:
             unused.discard("marginals_in_logs")
         addresses = signatures.addresses_of(functions, unused)
         self._arrays = arrays
-        address_of_arrays = 0
-        if arrays is not None:
-            address_of_arrays = arrays.address
+        address_of_arrays = NO_ARRAYS if arrays is None else arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
         self.address = self._functions.address
 
-    def replace(self, **functions: Any) -> None:
+    def replace(self, **functions: Callable) -> None:
         """Put compiled functions in the place of others, by their names."""
         for name, function in functions.items():
             address = getattr(signatures, name.upper()).address_of(function)
@@ -325,34 +456,32 @@ class PackedStructures:
     def __init__(self, structure: Structure, names: Collection[str]) -> None:
         self._structure = structure
         self._names = names
-        self._without_layout: PackedStructure | None = None
-        self._by_layout: WeakKeyDictionary[Any, PackedStructure] = WeakKeyDictionary()
+        self._by_layout: WeakKeyDictionary[object, PackedStructure] = WeakKeyDictionary()
 
-    def address_for(self, layout: Any = None) -> int:
-        """Return the address of the functions and arrays for potentials of a layout, or of none;
-        hold both this object and the layout while it is in use.
+    def address_for(self, layout: "GraphLayout | None" = None) -> int:
+        """Return the address of the functions and arrays for potentials of a layout, or of none.
+
+        Hold both this object and the layout while it is in use.
         """
-        if layout is None:
-            if self._without_layout is None:
-                self._without_layout = self._structure.packed(self._names)
-            return self._without_layout.address
-        packed = self._by_layout.get(layout)
-        if packed is None:
-            packed = self._structure.packed(self._names, layout)
-            self._by_layout[layout] = packed
-        return packed.address
+        key = self if layout is None else layout
+        if key not in self._by_layout:
+            self._by_layout[key] = self._structure.packed(self._names, layout)
+        return self._by_layout[key].address
 
 
 class _Candidate(NamedTuple):
     """The best output of a part of all outputs, in the search for the n best.
 
-    The part has the values of ``output`` at the first ``n_fixed`` places, and those that ``scores``
-    (values, columns) allow at the others.
+    The part has the values of ``output`` at the first ``n_fixed`` places, and at the others those
+    that the scores ``allowed`` (values, columns) allow. Candidates are sorted by their scores;
+    ``order`` breaks ties.
     """
 
+    negative_score: float
+    order: int
     output: np.ndarray
     n_fixed: int
-    scores: np.ndarray
+    allowed: np.ndarray
 
 
 def best_outputs(
@@ -378,28 +507,25 @@ def best_outputs(
     first : int
         Column of the first place.
     """
-    n_met = count()  # breaks ties by order of discovery
-    waiting: dict[tuple[float, int], _Candidate] = {}  # by minus their score, and order
-    outputs: list[np.ndarray] = []
-    scores_of_outputs: list[float] = []
+    n_met = count()
+    waiting: list[_Candidate] = []
+    best: list[_Candidate] = []
 
     def consider(allowed: np.ndarray, n_fixed: int) -> None:
         output, score = solve(allowed)
         if score != -np.inf:
-            waiting[-score, next(n_met)] = _Candidate(output, n_fixed, allowed.copy())
-        if len(waiting) > n_best - len(outputs):  # the worst that waits is not among the n best
-            del waiting[max(waiting)]
+            insort(waiting, _Candidate(-score, next(n_met), output, n_fixed, allowed.copy()))
+        del waiting[n_best - len(best) :]  # they are not among the n best
 
     consider(scores, 0)
     while waiting:
-        rank = min(waiting)
-        output, n_fixed, allowed = waiting.pop(rank)
-        outputs.append(output)
-        scores_of_outputs.append(-rank[0])
-        if len(outputs) == n_best:
+        candidate = waiting.pop(0)
+        best.append(candidate)
+        if len(best) == n_best:
             break
-        for i in range(n_fixed, len(output)):
-            value = output[i]
+        allowed = candidate.allowed
+        for i in range(candidate.n_fixed, len(candidate.output)):
+            value = candidate.output[i]
             score_of_value = allowed[value, first + i]
             allowed[value, first + i] = -np.inf
             consider(allowed, i)
@@ -407,35 +533,11 @@ def best_outputs(
             allowed[:, first + i] = -np.inf
             allowed[value, first + i] = score_of_value
     # some were missed before if `solve` does not find the best ones
-    order = sorted(range(len(outputs)), key=lambda k: -scores_of_outputs[k])
-    return np.array([outputs[k] for k in order]), np.array([scores_of_outputs[k] for k in order])
-
-
-def check_costs(cost: ArrayLike | None, n_labels: int) -> np.ndarray:
-    """Return a validated (K, K) cost matrix; the Hamming cost for ``None``."""
-    if cost is None:
-        return 1.0 - np.eye(n_labels)
-    try:
-        costs = np.array(cost, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        costs = np.empty(0)
-    is_square = costs.shape == (n_labels, n_labels)
-    if not is_square or not (np.isfinite(costs) & (costs >= 0)).all() or np.diag(costs).any():
-        raise InputError(
-            f"cost must be a ({n_labels}, {n_labels}) matrix of finite numbers >= 0, one row per "
-            f"gold label, with zeros on its diagonal, not {cost!r:.100}."
-        )
-    return costs
-
-
-def packed_costs(structure: Any) -> Packed:
-    """Return the arrays of a structure of labels, which keeps them for the next call."""
-    labels = Labels(costs=structure.costs)
-    packed = getattr(structure, "_packed_costs", None)
-    if packed is None or not packed.holds(labels):
-        packed = LABELS.pack(labels)
-        structure._packed_costs = packed
-    return packed
+    best.sort(key=attrgetter("negative_score"))
+    return (
+        np.array([candidate.output for candidate in best]),
+        np.array([-candidate.negative_score for candidate in best]),
+    )
 
 
 def pairs_of(potentials: Potentials) -> np.ndarray:
@@ -443,7 +545,7 @@ def pairs_of(potentials: Potentials) -> np.ndarray:
     return getattr(potentials, "pairwise", NO_PAIRS)
 
 
-def layout_of(potentials: Potentials) -> Any:
+def layout_of(potentials: Potentials) -> "GraphLayout | None":
     """Return the layout of potentials, such as the edges of a graph; None if they have none."""
     return getattr(potentials, "layout", None)
 

@@ -2,15 +2,12 @@
 
 import heapq
 import itertools
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import check_number
-from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.signatures import StructureFunctions
 from omkl.structures import _jit_chain as jit
@@ -18,13 +15,10 @@ from omkl.structures import _jit_trigrams, log_space
 from omkl.structures._jit_labels import (
     INDEPENDENT,
     NO_ARRAYS,
-    cost_of_labels,
     decode_labels,
-    indicate_labels,
     marginals_of_labels,
-    score_labels,
 )
-from omkl.structures.base import Structure, check_costs, map_arrays, packed_costs
+from omkl.structures.base import Labelling, map_arrays
 
 
 class ChainPotentials(NamedTuple):
@@ -52,7 +46,8 @@ class TrigramPotentials(NamedTuple):
     triples: np.ndarray
 
 
-AnyPotentials: TypeAlias = ChainPotentials | TrigramPotentials | tuple[ArrayLike, ...]
+CheckedPotentials: TypeAlias = ChainPotentials | TrigramPotentials
+AnyPotentials: TypeAlias = CheckedPotentials | tuple[ArrayLike, ...]
 #: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of
 #: their number.
 MOST_LABELS = 400
@@ -120,74 +115,6 @@ class AllowedTransitions(NamedTuple):
         return None
 
 
-class Labelling(Structure):
-    """Base of structures whose outputs are a label for each element; -1 is an unknown label."""
-
-    n_labels: int
-    costs: np.ndarray
-    takes_partial = True
-
-    def arrays(self) -> Packed:
-        return packed_costs(self)
-
-    def known_marginals(self, potentials: Any, gold: np.ndarray) -> np.ndarray:
-        with_label = np.flatnonzero(gold >= 0)
-        _, expected = self.marginals(potentials)
-        return expected.unary[with_label, gold[with_label]]
-
-    def agreeing(self, potentials: Any, gold: np.ndarray) -> Any:
-        """Return potentials that forbid labellings that disagree with the known labels of ``gold``.
-
-        Parameters
-        ----------
-        potentials : ChainPotentials or similar
-        gold : int array of shape (n,), or bool array of shape (n, K)
-            A label, or -1, for each element; or a mask of the labels allowed there.
-        """
-        potentials = self._checked(potentials)
-        allowed = gold
-        if gold.ndim == 1:
-            allowed = (gold[:, None] < 0) | (gold[:, None] == np.arange(self.n_labels))
-        return potentials._replace(unary=np.where(allowed, potentials.unary, -np.inf))
-
-    def cost_augmented(self, potentials: Any, gold: np.ndarray, cost_weight: float = 1.0) -> Any:
-        potentials = self._checked(potentials)
-        costs = np.where(np.asarray(gold)[:, None] >= 0, self.costs[gold], 0.0)
-        return potentials._replace(unary=potentials.unary + cost_weight * costs)
-
-    def cost(self, gold: ArrayLike, predicted: ArrayLike) -> float:
-        arrays = self.arrays()
-        gold = np.asarray(gold, dtype=np.int64)
-        return cost_of_labels(arrays.address, gold, np.asarray(predicted, dtype=np.int64))
-
-    def difference(
-        self, potentials: Any, predicted: np.ndarray, gold: np.ndarray
-    ) -> tuple[float, Any]:
-        potentials = self._checked(potentials)
-        gradient = map_arrays(np.zeros_like, potentials)
-        self._add_indicator(gradient, predicted, 1.0)
-        self._add_indicator(gradient, gold, -1.0)
-        return self.score(potentials, predicted) - self.score(potentials, gold), gradient
-
-    def subtract_indicator(self, potentials: Any, output: np.ndarray) -> None:
-        self._add_indicator(self._checked(potentials), output, -1.0)
-
-    def indicator(self, output: ArrayLike) -> Any:
-        """Return the counts of labels and transitions; of a graph those of labels alone."""
-        labels = np.asarray(output, dtype=np.int64)
-        counts = self.zeros(len(labels))
-        self._add_indicator(counts, labels, 1.0)
-        return counts
-
-    @abstractmethod
-    def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
-        """Add an amount to every part of a labelling."""
-
-    def _checked(self, potentials: Any) -> Any:
-        """Return potentials of the right types."""
-        return potentials
-
-
 class Chain(Labelling):
     """A chain over K labels, of any length n >= 1 and of first or second order.
 
@@ -235,7 +162,7 @@ class Chain(Labelling):
         allowed: AllowedTransitions | None = None,
         order: int = 1,
     ) -> None:
-        check_number("n_labels", n_labels, least=1)
+        super().__init__(n_labels, costs)
         if order not in (1, 2):
             raise InputError(f"order must be 1 or 2, not {order!r}.")
         if order == 2 and (by_position or not linked or n_labels > MOST_LABELS):
@@ -243,22 +170,19 @@ class Chain(Labelling):
                 "order=2 needs transitions that all positions share, and at most "
                 f"{MOST_LABELS} labels, not {n_labels}."
             )
-        self.n_labels = int(n_labels)
         self.order = int(order)
         self.by_position = bool(by_position)
         self.linked = bool(linked)
         self.allowed = allowed
-        #: Potentials of transitions (1, K, K) that forbid those that are not allowed.
-        self._forbidding: Any = None
         if allowed is not None:
+            #: Potentials of transitions (1, K, K) that forbid those that are not allowed.
             self._forbidding = np.where(allowed.following, 0.0, -np.inf)[None]
-        self.costs = check_costs(costs, self.n_labels)
 
     @property
     def compiled(self) -> StructureFunctions | None:  # type: ignore[override]
-        """Compiled functions of a first-order chain; see :class:`Compilable`.
+        """Compiled functions of a first-order chain without constraints; else None.
 
-        There are none with constraints, or with transitions by position.
+        They need transitions that all positions share.
         """
         is_plain = self.order == 1 and not self.by_position and self.allowed is None
         if not is_plain:
@@ -267,13 +191,13 @@ class Chain(Labelling):
             return jit.CHAIN
         return INDEPENDENT
 
-    def is_compiled_for(self, potentials: Any) -> bool:
+    def is_compiled_for(self, potentials: CheckedPotentials) -> bool:
         return self.compiled is not None and (len(potentials.pairwise) > 0) == self.linked
 
-    def zeros(self, size: int) -> Any:
-        n_edges = 0
-        if self.linked:
-            n_edges = max(size - 1, 1) if self.by_position else 1
+    def zeros(self, size: int) -> CheckedPotentials:
+        n_edges = int(self.linked)
+        if self.linked and self.by_position:
+            n_edges = max(size - 1, 1)
         K = self.n_labels
         unary = np.zeros((size, K))
         pairwise = np.zeros((n_edges, K, K))
@@ -281,7 +205,7 @@ class Chain(Labelling):
             return ChainPotentials(unary, pairwise)
         return TrigramPotentials(unary, pairwise, np.zeros((K, K, K)))
 
-    def part(self, potentials: Any, low: int, high: int) -> Any:
+    def part(self, potentials: CheckedPotentials, low: int, high: int) -> CheckedPotentials:
         pairwise = potentials.pairwise
         if self.by_position:
             pairwise = pairwise[low : max(high - 1, low + 1)]
@@ -302,29 +226,26 @@ class Chain(Labelling):
             labels, _ = self._viterbi(potentials)
             return labels
         labels = np.empty(len(potentials.unary), np.int64)
-        arrays = self.arrays()
-        jit.viterbi_many(arrays.address, *potentials, offsets, labels)
+        jit.viterbi_many(self.arrays().address, *potentials, offsets, labels)
         return labels
 
-    def _decode_in_turn(self, potentials: Any, offsets: np.ndarray) -> np.ndarray:
+    def _decode_in_turn(self, potentials: CheckedPotentials, offsets: np.ndarray) -> np.ndarray:
         """Return the best labels of sequences, concatenated, decoded one by one."""
         labels = [np.zeros(0, np.int64)]
         for low, high in itertools.pairwise(offsets.tolist()):
             if low < high:
-                of_sequence = self._within_allowed(self.part(potentials, low, high))
-                best, _ = self._viterbi(of_sequence)
+                best, _ = self._viterbi(self._within_allowed(self.part(potentials, low, high)))
                 labels.append(best)
         return np.concatenate(labels)
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``n_best`` labellings of the highest scores, best first, or all if there are
-        fewer.
+        """Return the ``n_best`` labellings of the highest scores, or all if there are fewer.
 
-        Each labelling deviates from an earlier one at a position ``t``: it keeps the labels from
-        ``t`` on, takes the predecessor of the next lower rank, and the best labels before that
-        (Lawler's partition over the lists of Viterbi predecessors). This description is unique, and
-        each labelling has O(n) deviations. The first labelling takes O(n K^2), every other one O(n
-        K log K).
+        The best one comes first. Each other one deviates from an earlier one at a position ``t``:
+        it has the labels of that one from ``t`` on, the predecessor of the next lower rank, and the
+        best labels before it (Lawler's partition over the lists of Viterbi predecessors). This
+        description is unique, and each labelling has O(n) deviations. The first labelling takes
+        O(n K^2), every other one O(n K log K).
 
         Parameters
         ----------
@@ -369,24 +290,23 @@ class Chain(Labelling):
         return labels
 
     def _viterbi(
-        self, potentials: Any, gold: np.ndarray | None = None, cost_weight: float = 0.0
+        self,
+        potentials: CheckedPotentials,
+        gold: np.ndarray | None = None,
+        cost_weight: float = 0.0,
     ) -> tuple[np.ndarray, float]:
         """Return the best labels, and their score with the costs."""
         labels = np.empty(len(potentials.unary), np.int64)
-        if gold is None:
+        if gold is None:  # any array: it is not read
             gold = labels
         if self.order == 2:
             score = _jit_trigrams.viterbi(*potentials, self.costs, gold, cost_weight, labels)
             return labels, score
-        arrays = self.arrays()
-        if len(potentials.pairwise):
-            decode = jit.viterbi
-        else:
-            decode = decode_labels
-        score = decode(arrays.address, *potentials, gold, cost_weight, labels)
+        decode = jit.viterbi if len(potentials.pairwise) else decode_labels
+        score = decode(self.arrays().address, *potentials, gold, cost_weight, labels)
         return labels, score
 
-    def marginals(self, potentials: AnyPotentials) -> tuple[float, Any]:
+    def marginals(self, potentials: AnyPotentials) -> tuple[float, CheckedPotentials]:
         potentials = self._checked(potentials)
         within = self._within_allowed(potentials)
         log_partition, expected = self._marginals_within(within)
@@ -396,24 +316,26 @@ class Chain(Labelling):
             expected = expected._replace(pairwise=potentials.pairwise)
         return log_partition, expected
 
-    def _marginals_within(self, potentials: Any) -> tuple[float, Any]:
+    def _marginals_within(self, potentials: CheckedPotentials) -> tuple[float, CheckedPotentials]:
         """Return log Z, -inf if nothing is allowed, and the marginals of checked potentials."""
-        expected = map_arrays(lambda scores: np.empty(scores.shape), potentials)
-        if self.order == 1:
-            arguments = (NO_ARRAYS, *potentials, *expected)
-            if not len(potentials.pairwise):
-                return marginals_of_labels(*arguments), expected
-            log_partition = jit.forward_backward(*arguments)
+        expected = map_arrays(lambda scores: np.zeros(scores.shape), potentials)
+        if self.order == 2:
+            log_partition = _jit_trigrams.forward_backward(*potentials, *expected)
             if not np.isfinite(log_partition):
-                log_partition = jit.forward_backward_in_logs(*arguments)
+                expected = map_arrays(np.zeros_like, expected)
+                log_partition = log_space.second_order_chain(*potentials, *expected)
             return log_partition, expected
-        log_partition = _jit_trigrams.forward_backward(*potentials, *expected)
+        arguments = (NO_ARRAYS, *potentials, *expected)
+        if not len(potentials.pairwise):
+            return marginals_of_labels(*arguments), expected
+        log_partition = jit.forward_backward(*arguments)
         if not np.isfinite(log_partition):
-            expected = map_arrays(lambda scores: np.zeros(scores.shape), potentials)
-            log_partition = log_space.second_order_chain(*potentials, *expected)
+            log_partition = jit.forward_backward_in_logs(*arguments)
         return log_partition, expected
 
-    def _within_allowed(self, potentials: Any, offsets: np.ndarray | None = None) -> Any:
+    def _within_allowed(
+        self, potentials: CheckedPotentials, offsets: np.ndarray | None = None
+    ) -> CheckedPotentials:
         """Forbid transitions that are not allowed.
 
         The potentials are those of one sequence, or of the sequences at ``offsets``.
@@ -432,12 +354,10 @@ class Chain(Labelling):
             pairwise = potentials.pairwise + self._forbidding
         return potentials._replace(unary=unary, pairwise=pairwise)
 
-    def _checked(self, potentials: AnyPotentials) -> Any:
+    def _checked(self, potentials: AnyPotentials) -> CheckedPotentials:
         """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
-            names = "(unary, pairwise, triples)"
-            if self.order == 1:
-                names = "(unary, pairwise)"
+            names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
             raise InputError(
                 f"The potentials of a chain of order {self.order} are {names}, not "
                 f"{len(potentials)} arrays."
@@ -449,17 +369,17 @@ class Chain(Labelling):
             return ChainPotentials(unary, pairwise)
         return TrigramPotentials(unary, pairwise, *triples)
 
-    def score(self, potentials: AnyPotentials, output: ArrayLike) -> float:
-        labels = np.asarray(output, dtype=np.int64)
-        potentials = self._checked(potentials)
-        score = score_labels(NO_ARRAYS, potentials.unary, potentials.pairwise, labels)
-        if self.order == 2:
+    def _score(self, potentials: CheckedPotentials, labels: np.ndarray) -> float:
+        score = super()._score(potentials, labels)
+        if isinstance(potentials, TrigramPotentials):
             score += float(potentials.triples[_trigrams(labels)].sum())
         return score
 
-    def _add_indicator(self, potentials: Any, labels: np.ndarray, amount: float) -> None:
-        indicate_labels(NO_ARRAYS, potentials.unary, potentials.pairwise, labels, amount)
-        if self.order == 2:
+    def _add_indicator(
+        self, potentials: CheckedPotentials, labels: np.ndarray, amount: float
+    ) -> None:
+        super()._add_indicator(potentials, labels, amount)
+        if isinstance(potentials, TrigramPotentials):
             np.add.at(potentials.triples, _trigrams(labels), amount)
 
 
@@ -477,7 +397,9 @@ class _Deviation(NamedTuple):
 
 
 class _Lattice:
-    """Scores of the best labellings up to each label, for :meth:`Chain.decode_best`.
+    """Scores of the best labellings up to each position and label.
+
+    :meth:`Chain.decode_best` finds other labellings in it.
 
     Attributes
     ----------
@@ -498,10 +420,11 @@ class _Lattice:
             self.best.append((self.best[-1][:, None] + edge).max(axis=0) + scores)
 
     def complete(self, path: np.ndarray, last: int, rank: int) -> list[tuple[int, int, float]]:
-        """Write the labels of a path (n,) before ``last``, by the best predecessors.
+        """Write the labels of a path (n,) before position ``last``, and return the alternatives.
 
-        The predecessor at ``last`` is that of a rank. Return the alternatives as tuples of a
-        position, the next lower rank there, and what it adds to the score, at most 0.
+        The label before ``last`` is the predecessor of this ``rank``, 0 for the best one; all
+        labels before it are best predecessors. An alternative is a tuple of a position, the next
+        lower rank there, and what it adds to the score, at most 0.
         """
         alternatives = []
         for t in range(last, 0, -1):
@@ -532,7 +455,9 @@ def ends_of(offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return offsets[:-1][has_tokens], offsets[1:][has_tokens] - 1
 
 
-def allowed_transitions(spec: Any, labels: Sequence[Any]) -> AllowedTransitions:
+def allowed_transitions(
+    spec: str | Mapping[Any, Iterable] | ArrayLike, labels: Sequence[Any]
+) -> AllowedTransitions:
     """Return the transitions between these labels that ``spec`` allows.
 
     Parameters
@@ -577,27 +502,24 @@ def _all_transitions(n_labels: int) -> AllowedTransitions:
 
 
 def _listed_transitions(
-    followers_of: Mapping[Any, Any], labels: Sequence[Any]
+    followers_of: Mapping[Any, Iterable], labels: Sequence[Any]
 ) -> AllowedTransitions:
     """Return the transitions of a dict from a label, or None, to the labels that may follow."""
     index = {label: k for k, label in enumerate(labels)}
     allowed = _all_transitions(len(labels))
+    followers_allowed = dict(zip(labels, allowed.following))
+    followers_allowed[None] = allowed.first
     for label, followers in followers_of.items():
         followers = list(followers)
-        if label is None:
-            named = followers
-        else:
-            named = [label, *followers]
-        unknown = [other for other in named if other not in index]
+        unknown = [other for other in followers if other not in index]
+        if label not in followers_allowed:
+            unknown = [label]
         if unknown:
             raise InputError(
                 f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} "
                 f"labels, such as {', '.join(map(repr, labels[:3]))}."
             )
-        if label is None:
-            row = allowed.first
-        else:
-            row = allowed.following[index[label]]
+        row = followers_allowed[label]
         row[:] = False
         row[[index[other] for other in followers]] = True
     return allowed
@@ -627,29 +549,16 @@ def _transitions_of_scheme(name: str, labels: Sequence[Any]) -> AllowedTransitio
 
 
 def _kind_and_chunk(
-    label: Any, name: str, kinds: Mapping[str, str], have_types: bool
+    label: Hashable, name: str, kinds: Mapping[str, str], have_types: bool
 ) -> tuple[str, str]:
     """Split ``B-PER`` into ``("B", "PER")``, and ``B`` without types into ``("B", "")``."""
-    if isinstance(label, str):
-        kind, dash, chunk = label.partition("-")
-    else:
-        kind = ""
-        dash = ""
-        chunk = ""
+    kind, dash, chunk = str(label).partition("-")
     if name.upper() == "BILOU":
         kind = SYNONYMS.get(kind, kind)
     needs_type = have_types and kind != "O"
-    if needs_type:
-        fits = bool(chunk)
-    else:
-        fits = not dash
+    fits = bool(chunk) if needs_type else not dash
     if kind not in kinds or not fits:
-        accepted = []
-        for other in kinds:
-            if have_types and other != "O":
-                accepted.append(f"{other}-X")
-            else:
-                accepted.append(other)
+        accepted = [f"{other}-X" if have_types and other != "O" else other for other in kinds]
         raise InputError(
             f"The label {label!r} is not in {name}, which has {', '.join(accepted)}: correct it, "
             "or choose other transitions."

@@ -5,10 +5,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl._components import check_number
-from omkl._pointers import Packed
 from omkl.structures import _jit_labels as jit
-from omkl.structures.base import NO_PAIRS, Structure, check_costs, packed_costs
+from omkl.structures.base import NO_PAIRS, Labelling, Structure
 
 
 class UnaryPotentials(NamedTuple):
@@ -20,7 +18,7 @@ class UnaryPotentials(NamedTuple):
 AnyPotentials: TypeAlias = UnaryPotentials | ArrayLike
 
 
-class Multiclass(Structure):
+class Multiclass(Labelling):
     """One of K labels. Potentials: an array of K scores, or :class:`UnaryPotentials`.
 
     Parameters
@@ -37,14 +35,10 @@ class Multiclass(Structure):
     """
 
     compiled = jit.INDEPENDENT
+    takes_partial = False
 
     def __init__(self, n_labels: int, costs: ArrayLike | None = None) -> None:
-        check_number("n_labels", n_labels, least=1)
-        self.n_labels = int(n_labels)
-        self.costs = check_costs(costs, self.n_labels)
-
-    def arrays(self) -> Packed:
-        return packed_costs(self)
+        super().__init__(n_labels, costs)
 
     def zeros(self, size: int = 1) -> UnaryPotentials:
         return UnaryPotentials(np.zeros((size, self.n_labels)))
@@ -58,40 +52,14 @@ class Multiclass(Structure):
     def decode_many(self, potentials: UnaryPotentials, offsets: np.ndarray) -> np.ndarray:
         return potentials.unary.argmax(axis=1)
 
-    def loss_augmented(self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0) -> int:
-        return jit.best_label(_scores(potentials), self.costs, gold, cost_weight)
-
-    def cost_augmented(
-        self, potentials: AnyPotentials, gold: int, cost_weight: float = 1.0
-    ) -> UnaryPotentials:
-        return UnaryPotentials((_scores(potentials) + cost_weight * self.costs[gold])[None])
-
-    def difference(
-        self, potentials: AnyPotentials, predicted: int, gold: int
-    ) -> tuple[float, UnaryPotentials]:
-        scores = _scores(potentials)
-        gradient = self.zeros()
-        if predicted != gold:
-            gradient.unary[0, predicted] = 1.0
-            gradient.unary[0, gold] = -1.0
-        return scores[predicted] - scores[gold], gradient
-
     def marginals(self, potentials: AnyPotentials) -> tuple[float, UnaryPotentials]:
         expected = self.zeros()
         scores = _scores(potentials)[None]
         arrays = (scores, NO_PAIRS, expected.unary, NO_PAIRS)
         return jit.marginals_of_labels(jit.NO_ARRAYS, *arrays), expected
 
-    def indicator(self, output: int) -> UnaryPotentials:
-        counts = self.zeros()
-        counts.unary[0, output] = 1.0
-        return counts
-
-    def score(self, potentials: AnyPotentials, output: int) -> float:
-        return float(_scores(potentials)[output])
-
-    def cost(self, gold: int, predicted: int) -> float:
-        return float(self.costs[gold, predicted])
+    def _checked(self, potentials: AnyPotentials) -> UnaryPotentials:
+        return UnaryPotentials(_scores(potentials)[None])
 
 
 class Binary(Structure):
@@ -144,9 +112,6 @@ class Binary(Structure):
 
     def indicator(self, output: int) -> UnaryPotentials:
         return UnaryPotentials(np.array([[output - 0.5]]))
-
-    def subtract_indicator(self, potentials: AnyPotentials, output: int) -> None:
-        potentials.unary[0, 0] -= output - 0.5
 
     def score(self, potentials: AnyPotentials, output: int) -> float:
         return float((output - 0.5) * _number(potentials))

@@ -44,11 +44,7 @@ class GraphLayout:
         with_forests : bool
             Whether functions read :attr:`forests`, which take longer to find than the rest.
         """
-        merged = self.merged
-        if merged is None:
-            single, places, reverse = self, NO_PLACES, NO_REVERSE
-        else:
-            single, places, reverse = merged
+        single, places, reverse = self.merged or MergedEdges(self, NO_PLACES, NO_REVERSE)
         if self._packed is None:
             order, starts, middle, incident, is_forest = single._arranged
             n_single = len(single.edges)
@@ -72,9 +68,7 @@ class GraphLayout:
 
     @cached_property
     def _arranged(self) -> tuple:
-        """Order of nodes, incident edges, and whether the graph is a forest; see
-        ``_jit_labellings``.
-        """
+        """Order of nodes, incident edges and whether the graph is a forest: ``jit.arrange``."""
         return jit.arrange(self.edges, self.n_nodes)
 
     @property
@@ -86,10 +80,9 @@ class GraphLayout:
     @cached_property
     def is_chain(self) -> bool:
         """True if each node but the last has an edge to the next one, in their order."""
-        n = self.n_nodes
-        if not self.directed or n == 0:
+        if not self.directed or self.n_nodes == 0:
             return False
-        return np.array_equal(self.edges, np.arange(n - 1)[:, None] + [0, 1])
+        return np.array_equal(self.edges, np.arange(self.n_nodes - 1)[:, None] + [0, 1])
 
     @property
     def is_forest(self) -> bool:
@@ -118,8 +111,7 @@ class GraphLayout:
 
     @cached_property
     def forests(self) -> np.ndarray:
-        """The edges of some random spanning forests, a mask (T, E); all edges if the graph is a
-        forest.
+        """Masks (T, E) of the edges of some random spanning forests; all edges if it is a forest.
 
         Edges that few of the forests hold come first in the next one, so that all appear.
         """

@@ -11,8 +11,8 @@ from omkl._pointers import Packed
 from omkl.exceptions import InputError
 from omkl.signatures import MARGINALS, StructureFunctions
 from omkl.structures._jit_chain import CHAIN
-from omkl.structures.base import PackedStructure, best_outputs, check_costs
-from omkl.structures.chain import NOTHING_ALLOWED, Labelling
+from omkl.structures.base import Labelling, PackedStructure, best_outputs
+from omkl.structures.chain import NOTHING_ALLOWED
 from omkl.structures.graphs import _jit_graph as jit
 from omkl.structures.graphs._jit_cut import minimum_cut
 from omkl.structures.graphs._jit_labellings import (
@@ -114,13 +114,11 @@ class PairwiseGraph(Labelling):
         allowed: np.ndarray | None = None,
         sweeps: int = 400,
     ) -> None:
-        check_number("n_labels", n_labels, least=1)
+        super().__init__(n_labels, costs)
         check_number("sweeps", sweeps, above=0, integer=True)
-        self.n_labels = int(n_labels)
         self.shared = bool(shared)
         self.allowed = allowed
         self.sweeps = int(sweeps)
-        self.costs = check_costs(costs, self.n_labels)
         #: Numbers of labellings sought in training, and of those that were proved the best.
         self.counts = np.zeros(jit.N_COUNTS, dtype=np.int64)
 
@@ -131,38 +129,27 @@ class PairwiseGraph(Labelling):
             return jit.GRAPHS
         return None
 
-    def packed(
-        self, names: Collection[str] | None = None, layout: GraphLayout | None = None
-    ) -> PackedStructure:
-        if names is None:
-            names = StructureFunctions._fields
+    def packed(self, names: Collection[str], layout: GraphLayout | None = None) -> PackedStructure:
         if layout is None or (self.shared and self.allowed is None and layout.is_chain):
             return PackedStructure(CHAIN, names, self.arrays())
         return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, names))
 
     def _arrays_for(self, layout: GraphLayout, names: Collection[str]) -> Packed:
         """Return the arrays for some compiled functions of a graph; hold both while in use."""
-        decodes = "decode" in names
         sums = "marginals" in names
-        graph = layout.packed(with_forests=sums).address
-        # address 0: the function is not used
-        search = 0
-        if decodes:
-            search = jit.SEARCH.address_of(best_labelling)
-        cut = 0
-        if decodes and self.n_labels == 2:
-            cut = jit.CUT.address_of(minimum_cut)
-        sum_address = 0
+        addresses = dict.fromkeys(("search", "cut", "sum"), 0)  # 0: not used
+        if "decode" in names:
+            addresses["search"] = jit.SEARCH.address_of(best_labelling)
+            if self.n_labels == 2:
+                addresses["cut"] = jit.CUT.address_of(minimum_cut)
         if sums:
-            sum_address = MARGINALS.address_of(marginals)
+            addresses["sum"] = MARGINALS.address_of(marginals)
         arrays = jit.GraphStructure(
             costs=self.costs,
-            graph=graph,
+            graph=layout.packed(with_forests=sums).address,
             sweeps=self.sweeps,
-            search=search,
-            cut=cut,
-            sum=sum_address,
             counts=self.counts,
+            **addresses,
         )
         return jit.STRUCTURE_OF_GRAPH.pack(arrays)
 
@@ -185,8 +172,7 @@ class PairwiseGraph(Labelling):
         )
 
     def solve(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
-        """Return a good labelling, and its certificate; the score is -inf if no labelling was
-        found.
+        """Return a good labelling, and its certificate, whose score is -inf if none was found.
 
         Parameters
         ----------
@@ -197,10 +183,10 @@ class PairwiseGraph(Labelling):
         labels = np.empty(layout.n_nodes, np.int64)
         arrays = self._arrays_for(layout, ["decode"])
         score, bound = jit.solve(arrays.address, single.unary, single.pairwise, labels)
-        if score == -np.inf and layout.is_forest:
-            bound = score
-        elif score == -np.inf:
-            state, _, allowed_labelling = allowed_labels(single)
+        if score == -np.inf:
+            state = NONE
+            if not layout.is_forest:
+                state, _, allowed_labelling = allowed_labels(single)
             if state == FOUND:
                 labels = allowed_labelling
                 score = self._ascend_from(labels, single)
@@ -212,14 +198,12 @@ class PairwiseGraph(Labelling):
         return labels, certificate
 
     def _ascend_from(self, labels: np.ndarray, potentials: GraphPotentials) -> float:
-        """Improve an allowed labelling in place, where scores of -inf forbid parts; return its
-        score.
-        """
+        """Improve an allowed labelling in place, where -inf forbids parts; return its score."""
         unary, pairwise, layout = potentials
         lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
-        raised_unary = jit.raised_unary(unary, lowest)
-        raised_pairs = jit.raised_pairs(pairwise, lowest)
-        ascend(raised_unary, raised_pairs, layout.arrays, self.sweeps, jit.PROVED, labels)
+        scores = jit.raised_unary(unary, lowest)
+        pairs = jit.raised_pairs(pairwise, lowest)
+        ascend(scores, pairs, layout.arrays, self.sweeps, jit.PROVED, labels)
         return score_labels(unary, pairwise, layout.edges, labels)
 
     def _solve_and_count(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
@@ -243,8 +227,7 @@ class PairwiseGraph(Labelling):
         """Return up to ``n_best`` labellings (m, n), best first, and their scores (m,).
 
         They are the best ones of a forest, and good ones of other graphs. This solves n graphs for
-        each labelling; see
-        :func:`~omkl.structures.base.best_outputs`.
+        each labelling; see :func:`~omkl.structures.base.best_outputs`.
 
         Parameters
         ----------
@@ -264,10 +247,6 @@ class PairwiseGraph(Labelling):
         augmented = self.cost_augmented(potentials, gold, cost_weight)
         labels, _ = self._solve_and_count(augmented)
         return labels
-
-    def cost_potentials(self, gold: np.ndarray) -> GraphPotentials:
-        """Return the cost of each label, as for a graph without edges."""
-        return self.cost_augmented(self.zeros(len(gold)), gold)
 
     def marginals(self, potentials: GraphPotentials) -> tuple[float, GraphPotentials]:
         unary, pairwise, layout = self._within_allowed(potentials)
@@ -291,9 +270,9 @@ class PairwiseGraph(Labelling):
         unary, pairwise, layout = potentials
         add_indicator(unary, pairwise, layout.edges, labels, amount)
 
-    def score(self, potentials: GraphPotentials, output: np.ndarray) -> float:
+    def _score(self, potentials: GraphPotentials, labels: np.ndarray) -> float:
         unary, pairwise, layout = potentials
-        return score_labels(unary, pairwise, layout.edges, output)
+        return score_labels(unary, pairwise, layout.edges, labels)
 
     def _within_allowed(self, potentials: GraphPotentials) -> GraphPotentials:
         """Forbid pairs of labels that are not allowed."""
@@ -307,9 +286,7 @@ class PairwiseGraph(Labelling):
         )
 
     def _with_single_edges(self, potentials: GraphPotentials) -> GraphPotentials:
-        """Forbid pairs of labels that are not allowed, and sum the scores of edges with the same
-        ends.
-        """
+        """Forbid pairs that are not allowed, and sum the scores of edges with the same ends."""
         unary, pairwise, layout = self._within_allowed(potentials)
         merged = layout.merged
         if merged is None:
