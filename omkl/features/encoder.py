@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,7 +28,7 @@ from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
 from omkl.features.words import TEMPLATES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
 from omkl.kernels import FeatureMap, Kernel, Linear
-from omkl.kernels.inputs import Vectors, find_columns, format_on
+from omkl.kernels.inputs import On, Vectors, find_columns, format_on
 from omkl.kernels.specs import KernelSpecs, named_kernels, reads_sparse
 from omkl.persistence import Manifest, Packer, Unpacker
 
@@ -119,7 +119,13 @@ class Encoder:
         The scales of columns are learned, too, if these are all training data.
         """
         tokens = data.inputs
-        self._read_lexicons(tokens)
+        reserved = [template.name for template in TEMPLATES]
+        self.lexicons = as_lexicons(self._lexicon_sources, reserved)
+        if self.lexicons and not isinstance(tokens, Words):
+            kind = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
+            raise InputError(
+                f"`lexicons` look up words: each token must be a string, got tokens of type {kind}."
+            )
         self.shapes = data.shapes_of_first()
         if data.names is not None:
             self.names = list(map(str, data.names))
@@ -136,38 +142,25 @@ class Encoder:
             self.start_scales()
         has_indicators = self.missing == "indicator" and not self._are_sparse
         if isinstance(tokens, list) or has_indicators:
-            self.vocabulary = Vocabulary(first_id=self._n_kernel_features())
+            self.vocabulary = Vocabulary(first_id=sum(self._explicit_counts()))
         elif not self.kernels:
             raise InputError(f"kernels must hold at least one kernel, got {self._specs!r}.")
         return self
 
-    def _read_lexicons(self, tokens: FlatTokens) -> None:
-        self.lexicons = as_lexicons(
-            self._lexicon_sources, [template.name for template in TEMPLATES]
-        )
-        if self.lexicons and not isinstance(tokens, Words):
-            kind = "array"
-            if isinstance(tokens, list):
-                kind = type(tokens[0]).__name__
-            raise InputError(
-                f"`lexicons` look up words: each token must be a string, got tokens of type {kind}."
-            )
-
     def _unfitted_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the names and kernels of the user, or the default ones, and set ``numbers``."""
         tokens = data.inputs
-        kernels = None
-        if self._specs is not None:
-            kernels = named_kernels(self._specs)
+        kernels = None if self._specs is None else named_kernels(self._specs)
         if isinstance(tokens, list):
             self.numbers = self._columns_of_dicts(data, kernels)
             if self.numbers:
                 self.shapes[COLUMNS] = len(self.numbers)
         if kernels is None:
             kernels = self._default_kernels(data)
-        if isinstance(tokens, list):
-            return kernels
-        return [(name, kernel.placed(tokens.shape[1], data.names)) for name, kernel in kernels]
+        if not isinstance(tokens, list):
+            width = tokens.shape[1]
+            kernels = [(name, kernel.placed(width, data.names)) for name, kernel in kernels]
+        return kernels
 
     def _columns_of_dicts(
         self, data: TokenData, kernels: list[tuple[str, Kernel]] | None
@@ -177,12 +170,11 @@ class Encoder:
         reads_all_numbers = kernels is None or None in selections
         if reads_all_numbers and not self.in_sequences and not self.shapes:
             return data.number_keys()
-        columns = []
+        columns = {}
         for item in chain.from_iterable(map(_items, selections)):
-            is_key = isinstance(item, str) and item not in self.shapes
-            if is_key and item not in columns and data.has_number(item):
-                columns.append(item)
-        return columns
+            if isinstance(item, str) and item not in self.shapes and data.has_number(item):
+                columns[item] = None
+        return list(columns)
 
     def _default_kernels(self, data: TokenData) -> list[tuple[str, Kernel]]:
         """Return the kernels of a model whose user gives none."""
@@ -234,10 +226,7 @@ class Encoder:
         self.scales = {}
         if self._are_sparse:
             return
-        if self.missing == "indicator":
-            scaled = {self._table}
-        else:
-            scaled = set()
+        scaled = {self._table} if self.missing == "indicator" else set()
         for view in self.views.values():
             if view.standardize:
                 scaled.update(view.keys)
@@ -248,9 +237,7 @@ class Encoder:
     @property
     def _table(self) -> str:
         """Name of the entry whose columns are the numbers of rows."""
-        if self.numbers is None:
-            return PLAIN
-        return COLUMNS
+        return PLAIN if self.numbers is None else COLUMNS
 
     def _table_columns(self, n_columns: int) -> list[str]:
         """Return the names of the columns of numbers, or their positions as strings."""
@@ -313,22 +300,17 @@ class Encoder:
         of_kernels = [
             self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit
         ]
-        features = []
+        features = list(self._sparse_features(tokens, entries.missing, offsets, grow))
         if of_kernels:
-            features = [features_of(of_kernels)]
-        features.extend(self._sparse_features(tokens, entries.missing, offsets, grow))
-        joined = None
-        if features:
-            joined = reduce(side_by_side, features)
+            features.insert(0, features_of(of_kernels))
+        joined = reduce(side_by_side, features) if features else None
         return Tokens(offsets, joined, views)
 
     def new_keys(self, tokens: FlatTokens) -> Iterator[str]:
         """Yield the unknown keys of tokens."""
         if self.vocabulary is None:
             return
-        keys = []
-        if isinstance(tokens, list):
-            keys = _keys_of(tokens)
+        keys = _keys_of(tokens) if isinstance(tokens, list) else []
         if self._entries(tokens).missing is not None:
             keys.append(MISSING)
         keys_for_kernels = self._keys_for_kernels
@@ -426,17 +408,14 @@ class Encoder:
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:
         """Return the input array, or arrays of entries of dicts, by name."""
-        width = None
-        if self.numbers is None:
-            width = self.shapes[PLAIN]
         if isinstance(tokens, list):
             are_dicts = bool(tokens) and isinstance(tokens[0], dict)
-            if are_dicts and width is not None:
+            if are_dicts and self.numbers is None:
                 self._refuse("dicts")
             if not are_dicts:
                 tokens = [{}] * len(tokens)
             return self._arrays_of_dicts(tokens)
-        if tokens.shape[1] != width:
+        if self.numbers is not None or tokens.shape[1] != self.shapes[PLAIN]:
             self._refuse(f"rows of {tokens.shape[1]} numbers")
         if sparse.issparse(tokens):
             for name, kernel in self.kernels.items():
@@ -448,10 +427,8 @@ class Encoder:
         learned = "dicts or a table with text"
         if self.numbers is None:
             learned = f"rows of {self.shapes[PLAIN]} numbers"
-        elif self.vocabulary is not None:
-            names = {template.name for template in TEMPLATES}
-            if names <= self.vocabulary.ids.keys():
-                learned = "words"
+        elif self.vocabulary is not None and self.vocabulary.ids.keys() >= set(Words().keys()):
+            learned = "words"
         raise InputError(f"The model was trained on {learned}, got {got}.")
 
     def _arrays_of_dicts(self, tokens: Sequence[dict[str, Any]]) -> dict[str, Vectors]:
@@ -521,7 +498,7 @@ class Encoder:
         encoder._arrange()
         if packed["keys"] is not None:
             state = {name: arrays[f"vocabulary/{name}"] for name in ("learned", "groups")}
-            first_id = encoder._n_kernel_features()
+            first_id = sum(encoder._explicit_counts())
             encoder.vocabulary = Vocabulary.from_state(packed["keys"], first_id, state)
         return encoder
 
@@ -535,8 +512,7 @@ class Encoder:
     def explicit_groups(self, first: int = 0) -> np.ndarray:
         """Return the group of every explicit feature from id ``first`` on."""
         n_kernels = len(self.explicit)
-        counts: list[Any] = [self.feature_count(name) for name in self.explicit]
-        groups = np.repeat(np.arange(n_kernels, dtype=np.int32), counts)
+        groups = np.repeat(np.arange(n_kernels, dtype=np.int32), self._explicit_counts())
         if self.vocabulary is None:
             return groups[first:]
         of_features = self.vocabulary.groups[max(first - len(groups), 0) :]
@@ -547,8 +523,7 @@ class Encoder:
 
         These are ``key=value``, or as :meth:`name_of_part` names them.
         """
-        counts = [self.feature_count(name) or 0 for name in self.explicit]
-        starts = np.cumsum([0, *counts]).tolist()
+        starts = [0, *accumulate(self._explicit_counts())]
         names = {}
         ids_of_keys = set()
         for i in set(ids):
@@ -577,9 +552,9 @@ class Encoder:
     def _view_of(self, name: str, kernel: Kernel) -> View:
         """Return the input array of a kernel: the columns and entries that it is ``on``."""
         numbers = self.numbers or []
-        vectors = {key: width for key, width in self.shapes.items() if key != COLUMNS}
-        if not vectors:
-            vectors = self.shapes
+        vectors = self.shapes
+        if len(vectors) > 1:
+            vectors = {key: width for key, width in vectors.items() if key != COLUMNS}
         items = _items(kernel.on)
         are_names = [isinstance(item, str) for item in items]
         if len(vectors) == 1 and not any(are_names):
@@ -587,40 +562,37 @@ class Encoder:
             columns = find_columns(kernel.on, width, kernel=name)
             return View(keys=(key,), columns=columns, standardize=kernel.standardize)
         if not all(are_names) or not {*numbers, *vectors}.issuperset(items):
-            choice = "numbers or an array"
-            if self.shapes:
-                choice = f"one of {[*vectors, *numbers]}"
-            got = ""
-            if kernel.on is not None:
-                got = f", got {format_on(kernel.on)}"
+            choice = f"one of {[*vectors, *numbers]}" if self.shapes else "numbers or an array"
+            got = "" if kernel.on is None else f", got {format_on(kernel.on)}"
             raise InputError(
                 f"The kernel {name!r} must say which columns of a table with text, "
                 f"or entries of dicts, it is on, {choice}, as '{name}:on=...'{got}."
             )
-        keys = tuple(dict.fromkeys(COLUMNS if item in numbers else item for item in items))
-        starts = {}
+        columns_of_key: dict[str, range] = {}
         n_columns = 0
-        for key in keys:
-            starts[key] = n_columns
-            n_columns += self.shapes[key]
-        positions = []
+        positions: list[int] = []
         for item in items:
+            key = COLUMNS if item in numbers else item
+            if key not in columns_of_key:
+                columns_of_key[key] = range(n_columns, n_columns + self.shapes[key])
+                n_columns += self.shapes[key]
             if item in numbers:
-                positions.append(starts[COLUMNS] + numbers.index(item))
+                positions.append(columns_of_key[key][numbers.index(item)])
             else:
-                positions.extend(range(starts[item], starts[item] + vectors[item]))
+                positions.extend(columns_of_key[key])
         columns = find_columns(tuple(positions), n_columns)
-        return View(keys=keys, columns=columns, standardize=kernel.standardize)
+        return View(keys=tuple(columns_of_key), columns=columns, standardize=kernel.standardize)
 
     def feature_count(self, name: str) -> int | None:
         """Return the dimension of a kernel's feature map on its view; None if it is infinite."""
         return self.kernels[name].feature_count(self.views[name].width(self.shapes))
 
-    def _n_kernel_features(self) -> int:
-        return sum(self.feature_count(name) or 0 for name in self.explicit)
+    def _explicit_counts(self) -> list[int]:
+        """Return the number of features of each kernel with explicit features."""
+        return [self.feature_count(name) or 0 for name in self.explicit]
 
 
-def _items(on: Any) -> tuple[Any, ...]:
+def _items(on: On | list) -> tuple[Any, ...]:
     """Return the columns or entries that a kernel is ``on`` as a tuple."""
     if isinstance(on, tuple):
         return on

@@ -14,7 +14,7 @@ import re
 import reprlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, count, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
-from omkl.groups.tokens import Features
+from omkl.groups.tokens import NO_FEATURES, Features
 from omkl.persistence import pack_json, unpack_json
 
 #: Value of the feature of numbers in the vocabulary of a key; all other values are strings.
@@ -44,6 +44,8 @@ CHANCE = 1e-6
 #: that is not the second of two, nor within a number or an address ("12:30", "http://").
 ATTRIBUTE = re.compile(r"([^=]+)=(.*)|([^=]+)(?<!:):(?!//)(?!(?<=\d:)\d)([^=]*)", re.DOTALL)
 
+#: Value of an entry of a token.
+Value: TypeAlias = str | float | np.generic | Mapping[str, float] | Collection[str] | None
 #: A token as a dict of its entries.
 Token: TypeAlias = dict[str, Any]
 #: Ids of the values of a key; None is :data:`NUMBER`.
@@ -54,13 +56,10 @@ class AttributeLists(list):
     """Concatenated tokens of all sequences, each a list of attributes."""
 
     def keys(self) -> list[str]:
-        """Keys of the features."""
+        """Return the keys of the features."""
         keys = {}
         for attribute in dict.fromkeys(chain.from_iterable(self)):
-            if isinstance(attribute, str):
-                name = attribute
-            else:
-                name = attribute[0]
+            name = attribute if isinstance(attribute, str) else attribute[0]
             keys[split_attribute(name)[0]] = None
         return list(keys)
 
@@ -82,21 +81,11 @@ class KeyFeatures(NamedTuple):
     ids: np.ndarray
     values: np.ndarray | None
 
-
-class Rows(NamedTuple):
-    """Features of tokens in CSR format.
-
-    Attributes
-    ----------
-    lengths : int64 array of shape (number of tokens,)
-        Number of features of each token.
-    ids : int32 array of shape (n,)
-    values : float array of shape (n,)
-    """
-
-    lengths: np.ndarray
-    ids: np.ndarray
-    values: np.ndarray
+    def n_tokens(self, n_all: int) -> int:
+        """Return how many of ``n_all`` tokens have features of the key."""
+        if self.places is None:
+            return n_all
+        return len(np.unique(self.places))
 
 
 class Vocabulary:
@@ -167,15 +156,6 @@ class Vocabulary:
         self.counts.update(counts)
         self.n_tokens += n_tokens
 
-    def _count_tokens(self, features: Mapping[str, KeyFeatures], n_tokens: int) -> None:
-        """Count n_tokens, and those that have each key."""
-        for key, (places, _, _) in features.items():
-            if places is None:
-                self.counts[key] += n_tokens
-            else:
-                self.counts[key] += len(set(places.tolist()))
-        self.n_tokens += n_tokens
-
     def expected_in(self, n_tokens: int) -> list[str]:
         """Return the keys that are not absent from all of so many tokens by chance."""
         # the probability that a token lacks a key, by Laplace's rule of succession, is
@@ -190,26 +170,31 @@ class Vocabulary:
         """Encode tokens; ``grow`` adds new keys and values, which are skipped otherwise."""
         counts = grow and not self.n_tokens  # a resumed run encodes later blocks again
         if isinstance(tokens, AttributeLists):
-            return _stack([self._encode_attributes(tokens, grow, counts)])
+            return self._encode_attributes(tokens, grow, counts)
         if 0 < len(tokens) <= FEW:
-            rows = self._encode_few(tokens, grow)
-            if rows is not None:
+            features_of_few = self._encode_few(tokens, grow)
+            if features_of_few is not None:
                 if counts:
                     self.add_counts(dict.fromkeys(tokens[0], len(tokens)), len(tokens))
-                return _stack([rows])
-        chunks = []
+                return features_of_few
+        chunks = [NO_FEATURES]
         for low in range(0, len(tokens), CHUNK):
             chunk = tokens[low : low + CHUNK]
             features = {}
             for key, column in _columns(chunk):
                 if grow or key in self.ids:
                     features[key] = self.look_up(key, column, grow)
-            chunks.append(_to_rows(list(features.values()), len(chunk)))
+            chunks.append(_by_token(list(features.values()), len(chunk)))
             if counts:
-                self._count_tokens(features, len(chunk))
-        return _stack(chunks)
+                n_by_key = {key: of_key.n_tokens(len(chunk)) for key, of_key in features.items()}
+                self.add_counts(n_by_key, len(chunk))
+        return _features_of_lengths(
+            np.concatenate([np.diff(features.starts) for features in chunks]),
+            np.concatenate([features.ids for features in chunks]),
+            np.concatenate([features.values for features in chunks]),
+        )
 
-    def _encode_attributes(self, tokens: AttributeLists, grow: bool, counts: bool) -> Rows:
+    def _encode_attributes(self, tokens: AttributeLists, grow: bool, counts: bool) -> Features:
         """Encode lists of attributes, with features in the order of attributes."""
         attributes = list(chain.from_iterable(tokens))
         values = np.ones(len(attributes))
@@ -235,7 +220,7 @@ class Vocabulary:
             groups = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
             n_by_key = np.bincount(np.unique(owners * n_keys + groups) % n_keys)
             self.add_counts(dict(zip(self.keys, n_by_key.tolist())), len(tokens))
-        return _rows(owners, ids, values, len(tokens))
+        return _sorted_by_token(owners, ids, values, len(tokens))
 
     def _learn_attributes(self, attributes: list[str], grow: bool, number: float) -> list[str]:
         """Look up the ids of attributes that were not seen before.
@@ -263,7 +248,7 @@ class Vocabulary:
             self._ids_of_attributes.update(zip(value_of, ids.tolist()))
         return new_numbers
 
-    def _encode_few(self, tokens: Sequence[Token], grow: bool) -> Rows | None:
+    def _encode_few(self, tokens: Sequence[Token], grow: bool) -> Features | None:
         """Encode a few tokens, with less overhead than key by key.
 
         Returns None unless all tokens have the same keys in the same order with strings and numbers
@@ -298,11 +283,8 @@ class Vocabulary:
                     features.append(feature)
                     amounts.append(amount)
             lengths.append(len(features) - start)
-        return Rows(
-            lengths=np.array(lengths),
-            ids=np.array(features, np.int32),
-            values=np.array(amounts, np.float64),
-        )
+        ids_of_few = np.array(features, np.int32)
+        return _features_of_lengths(np.array(lengths), ids_of_few, np.array(amounts, np.float64))
 
     def look_up(self, key: str, column: list, grow: bool) -> KeyFeatures:
         """Encode the values of one key, one per token; ``grow`` adds a new key and new values."""
@@ -353,7 +335,7 @@ class Vocabulary:
                 DataWarning,
             )
 
-    def _add_key(self, key: object) -> Ids:
+    def _add_key(self, key: Hashable) -> Ids:
         if not isinstance(key, str):
             raise InputError(f"The keys of token dicts must be strings, got {key!r}.")
         self.keys.append(key)
@@ -483,7 +465,7 @@ def flattened(tokens: list[Token]) -> list[Token]:
     return flat_tokens
 
 
-def _is_weight(value: object) -> bool:
+def _is_weight(value: Value) -> bool:
     """Check for a number that is no boolean."""
     return isinstance(value, NUMBERS) and not isinstance(value, (bool, np.bool_))
 
@@ -534,7 +516,7 @@ def _look_up(names: Sequence[str | None], ids: Ids, grow: bool) -> np.ndarray:
     return np.fromiter(looked_up, dtype=np.int32, count=len(names))
 
 
-def _named_values(key: str, value: Any) -> Iterable[tuple[str | None, float]]:
+def _named_values(key: str, value: Value) -> Iterable[tuple[str | None, float]]:
     """Return ``(name, amount)`` of each feature of an entry."""
     if value is None:
         return ()
@@ -564,12 +546,12 @@ def _finite(key: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _to_rows(features_by_key: list[KeyFeatures], n_tokens: int) -> Rows:
-    """Make CSR rows with features in the order of keys."""
+def _by_token(features_by_key: list[KeyFeatures], n_tokens: int) -> Features:
+    """Join the features of several keys; those of a token are in the order of keys."""
     if features_by_key and all(
         features.places is None and features.values is None for features in features_by_key
     ):
-        return _rows_of_ids(np.stack([features.ids for features in features_by_key], axis=1))
+        return features_of_ids(np.stack([features.ids for features in features_by_key], axis=1))
     places = [np.zeros(0, np.int64)]
     ids = [np.zeros(0, np.int32)]
     values = [np.zeros(0)]
@@ -581,39 +563,30 @@ def _to_rows(features_by_key: list[KeyFeatures], n_tokens: int) -> Rows:
         places.append(places_of_key)
         ids.append(ids_of_key)
         values.append(values_of_key)
-    return _rows(np.concatenate(places), np.concatenate(ids), np.concatenate(values), n_tokens)
+    return _sorted_by_token(
+        np.concatenate(places), np.concatenate(ids), np.concatenate(values), n_tokens
+    )
 
 
-def _rows(owners: np.ndarray, ids: np.ndarray, values: np.ndarray, n_tokens: int) -> Rows:
-    """Make CSR rows, given the token of each feature, without unknown and zero features."""
+def _sorted_by_token(
+    owners: np.ndarray, ids: np.ndarray, values: np.ndarray, n_tokens: int
+) -> Features:
+    """Sort features by the tokens that own them, (n,), and leave out unknown and zero ones."""
     is_feature = (ids >= 0) & (values != 0.0)
     order = np.flatnonzero(is_feature)[np.argsort(owners[is_feature], kind="stable")]
     lengths = np.bincount(owners[is_feature], minlength=n_tokens)
-    return Rows(lengths=lengths, ids=ids[order], values=values[order])
+    return _features_of_lengths(lengths, ids[order], values[order])
 
 
 def features_of_ids(ids: np.ndarray) -> Features:
     """Make features with the value 1 of a table of ids, (n, k), in which -1 is no feature."""
-    return _stack([_rows_of_ids(ids)])
-
-
-def _rows_of_ids(ids: np.ndarray) -> Rows:
-    """Make CSR rows of the features of a table of ids, (n, k), as :func:`features_of_ids`."""
     is_feature = ids >= 0
-    n_features = is_feature.sum(axis=1)
-    return Rows(lengths=n_features, ids=ids[is_feature], values=np.ones(n_features.sum()))
+    lengths = is_feature.sum(axis=1)
+    return _features_of_lengths(lengths, ids[is_feature], np.ones(lengths.sum()))
 
 
-#: Rows of no token.
-NO_ROWS = Rows(lengths=np.zeros(0, np.int64), ids=np.zeros(0, np.int32), values=np.zeros(0))
-
-
-def _stack(chunks: list[Rows]) -> Features:
-    """Stack CSR rows."""
-    if len(chunks) == 1:
-        (rows,) = chunks
-    else:
-        rows = Rows(*map(np.concatenate, zip(NO_ROWS, *chunks)))
-    starts = np.zeros(len(rows.lengths) + 1, dtype=np.int64)
-    rows.lengths.cumsum(out=starts[1:])
-    return Features(starts, rows.ids, rows.values)
+def _features_of_lengths(lengths: np.ndarray, ids: np.ndarray, values: np.ndarray) -> Features:
+    """Make features of tokens that have these numbers of features, (number of tokens,)."""
+    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+    lengths.cumsum(out=starts[1:])
+    return Features(starts, ids, values)
