@@ -184,13 +184,11 @@ class Annotator(SavedEstimator):
         )
         callbacks = check_callbacks(self.callbacks)
         trainings = TrainingSequence(labeler, callbacks, run, seed, checkpoint_every)
-        requested = PARTS if isinstance(self.parts, str) else tuple(self.parts)
+        requested = PARTS if self.parts == "auto" else tuple(self.parts)
         trees = "partial" if "trees" in requested else False
         treebank = as_treebank(X, trees, parser.trees.single_root, keep_text=True)
         parts = training.parts_to_learn(treebank, requested, self.parts != "auto")
-        have_heads = None
-        if "trees" in parts:
-            have_heads = training.sentences_with_heads(treebank)
+        have_heads = training.sentences_with_heads(treebank) if "trees" in parts else None
         trainings.begin(treebank)
         self._train(trainings, treebank, parts, parser, have_heads)
         self.parts_ = list(parts)
@@ -227,7 +225,12 @@ class Annotator(SavedEstimator):
                 bar.set_description("trees")
                 if not have_heads.all():
                     treebank = treebank[have_heads]
-                trainings.fit_parser(parser, treebank, self.verbose)
+                parser.set_params(
+                    callbacks=[*(parser.callbacks or ()), *trainings.callbacks],
+                    random_state=trainings.seed,
+                    verbose=self.verbose,
+                )
+                parser.fit(treebank, **trainings.checkpoint_options("trees"))
                 bar.update()
         self.tokenizer_ = tokenizer
         self.tagger_ = tagger
@@ -243,7 +246,7 @@ class Annotator(SavedEstimator):
         return labeler, parser
 
     def _check_settings(self) -> None:
-        """Validate the parameters, without scikit-learn."""
+        """Validate the parameters without importing scikit-learn."""
         check_parameters(self, self._constraints)
         check_n_jobs(self.n_jobs)
         if self.parts != "auto":
@@ -578,7 +581,7 @@ class Annotator(SavedEstimator):
             self.tagger.set_params(lexicons=self.tagger_.lexicons or None)
 
 
-def _prefixed_parameters(prefix: str, model: Any) -> dict[str, Any]:
+def _prefixed_parameters(prefix: str, model: SavedEstimator) -> dict[str, Any]:
     """Return the parameters of a model that a resumed run compares, as ``prefix__name``."""
     parameters = {}
     for name, value in model._saved_parameters().items():

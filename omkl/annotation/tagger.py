@@ -17,7 +17,7 @@ from omkl.features.vocabulary import NUMBER
 from omkl.features.words import BEGIN, END, TEMPLATES, lexicon_templates
 from omkl.parsing.sentences import strings_of
 from omkl.persistence import Arrays, Manifest, Packer, pack_json, unpack_json
-from omkl.sequences.labeler import SequenceLabeler
+from omkl.sequences.labeler import Labeler, SequenceLabeler
 
 #: A labeler, or the label if there is only one.
 Model: TypeAlias = SequenceLabeler | str
@@ -46,7 +46,7 @@ def train_model(
 
 
 def predict_labels(
-    model: Model, keys: Sequence[str], words: Collection, values_of: Callable[[Any], tuple]
+    model: Model, keys: Sequence[str], words: Collection[Word], values_of: Callable[[Word], tuple]
 ) -> list[str]:
     """Predict the labels of single words, given the values of the keys of their features."""
     if isinstance(model, str):
@@ -84,8 +84,8 @@ def best_results(
         return results
     weights = _weights_of(model)
     without_result = [i for i, result in enumerate(results) if result is None]
-    all_ids = _feature_ids(model, keys, [words[i] for i in without_result], values_of)
-    for i, ids in zip(without_result, all_ids):
+    ids_of_words = _feature_ids(model, keys, [words[i] for i in without_result], values_of)
+    for i, ids in zip(without_result, ids_of_words):
         scores = weights[ids[ids >= 0]].sum(axis=0, dtype=np.float64)
         ranking = model.classes_[np.argsort(-scores, kind="stable")].tolist()
         candidates = (apply(label, words[i]) for label in ranking)
@@ -101,8 +101,8 @@ def _weights_of(model: SequenceLabeler) -> np.ndarray:
 def _feature_ids(
     model: SequenceLabeler,
     keys: Sequence[str],
-    words: Collection,
-    values_of: Callable[[Any], tuple],
+    words: Collection[Word],
+    values_of: Callable[[Word], tuple],
 ) -> np.ndarray:
     """Look up the features of words, (n_words, n_keys) int32; -1 is an unknown feature."""
     vocabulary = model.model_.codec.encoder.vocabulary
@@ -156,17 +156,17 @@ class Lemmatizer:
     default = edit_of("as", "as")
 
     def __init__(self, models: dict[str, Model] | None = None) -> None:
-        self.models: dict[str, Model] = {} if models is None else models
+        self.models = {} if models is None else models
         self.lemmas: dict[str, str] = {}
 
     def fit(self, examples: Iterable[tuple[TaggedWord, str]], learn: Learn) -> "Lemmatizer":
         """Train on pairs of a word and its lemma."""
         counts = Counter(examples)
         self.lemmas = _most_frequent_lemmas(counts)
-        edits = {(word, lemma): edit_of(word.form, lemma) for word, lemma in counts}
-        n_words = Counter((word.tag, edit) for (word, _), edit in edits.items())
+        edits = [(word, edit_of(word.form, lemma)) for word, lemma in counts]
+        n_words = Counter((word.tag, edit) for word, edit in edits)
         training_data: dict[str, tuple[list, list]] = {}
-        for (word, _), edit in edits.items():
+        for word, edit in edits:
             X, y = training_data.setdefault(word.tag, ([], []))
             if n_words[word.tag, edit] >= LEAST_WORDS:
                 X.append([as_dict(LEMMA_KEYS, lemma_values(word))])
@@ -361,9 +361,7 @@ class Tagger:
             else:
                 predict = predict or self.labeler.predict
                 labels_of_sentences = predict(by_sentence(forms, treebank.offsets))
-                tags = []
-                for labels in labels_of_sentences:
-                    tags += labels.tolist()
+                tags = list(chain.from_iterable(map(np.ndarray.tolist, labels_of_sentences)))
             treebank = treebank.with_strings(self.tag, tags)
         if self.morphology:
             features = _MorphologyFeatures(forms, tags, treebank.offsets, self.lexicons)
@@ -470,10 +468,8 @@ class _MorphologyFeatures:
         lexicons: Mapping[str, Lexicon],
     ) -> None:
         self._forms = forms
-        self._lexicon_templates = []
-        for template in lexicon_templates(lexicons):
-            if template.offsets == (0,):
-                self._lexicon_templates.append(template)
+        templates = lexicon_templates(lexicons)
+        self._lexicon_templates = [template for template in templates if template.offsets == (0,)]
         self.keys = [*KEYS, *(template.name for template in self._lexicon_templates)]
         #: Forms in lower case and tags of all words, with REACH places around each sentence.
         self._lower: list[str] = []
@@ -510,7 +506,7 @@ class _MorphologyFeatures:
         )
 
 
-def confidences(labeler: Any, X: Sequence, predicted: Sequence[list]) -> list[np.ndarray]:
+def confidences(labeler: Labeler, X: Sequence, predicted: Sequence[list]) -> list[np.ndarray]:
     """Return the probability of each predicted label of each sequence."""
     columns = {label: k for k, label in enumerate(labeler.classes_.tolist())}
     confidence = []
@@ -520,7 +516,7 @@ def confidences(labeler: Any, X: Sequence, predicted: Sequence[list]) -> list[np
     return confidence
 
 
-def by_sentence(values: list[Any], offsets: np.ndarray) -> list[list[Any]]:
+def by_sentence(values: list, offsets: np.ndarray) -> list[list]:
     """Split a list over all words into one for each sentence."""
     return [values[low:high] for low, high in pairwise(offsets.tolist())]
 

@@ -69,19 +69,19 @@ class TrainingSequence:
         labeler.set_params(lexicons=self._lexicons or None)  # files are read once
         self._number = 0
         self.seed = seed
-        self._resumed = False
+        earlier = None
         if run.checkpoints is not None:
             earlier = run.checkpoints.earlier("trainings")
-            if earlier is not None:
-                self._resumed = True
-                values, _ = earlier
-                self.seed = int(values["seed"])
+        self._resumed = earlier is not None
+        if earlier is not None:
+            values, _ = earlier
+            self.seed = int(values["seed"])
 
     def begin(self, treebank: Treebank) -> None:
         """Register the data; raises an InputError if a resumed run had other data."""
         if self._checkpoints is None:
             return
-        arrays = treebank.heads, *pack_lexicons(self._lexicons).values()
+        arrays = (treebank.heads, *pack_lexicons(self._lexicons).values())
         self._checkpoints.check_data(facts_of(treebank, FIELDS, arrays))
         if not self._resumed:
             self._checkpoints.keep("trainings", {"seed": self.seed}, {})
@@ -182,18 +182,15 @@ class TrainingSequence:
             treebank = treebank.with_strings(name, column.tolist())
         return treebank
 
-    def fit_parser(self, parser: Any, treebank: Treebank, verbose: bool) -> None:
-        """Train a :class:`~omkl.DependencyParser`, with its checkpoints in a subdirectory."""
-        callbacks = [*(parser.callbacks or ()), *self.callbacks]
-        parser.set_params(callbacks=callbacks, random_state=self.seed, verbose=verbose)
-        running = {}
-        if self._checkpoints is not None:
-            running = {
-                "checkpoint": self._checkpoints.part("trees"),
-                "checkpoint_every": self._checkpoint_every,
-                "resume": self._resumed,
-            }
-        parser.fit(treebank, **running)
+    def checkpoint_options(self, name: str) -> dict[str, Any]:
+        """Return the options of ``fit`` of a model with its checkpoints in a subdirectory."""
+        if self._checkpoints is None:
+            return {}
+        return {
+            "checkpoint": self._checkpoints.part(name),
+            "checkpoint_every": self._checkpoint_every,
+            "resume": self._resumed,
+        }
 
 
 def _without_training_state(labeler: SequenceLabeler) -> SequenceLabeler:
@@ -215,9 +212,9 @@ def parts_to_learn(
     if not present:
         raise InputError("The training data has no column to learn: give an annotated treebank.")
     missing = [part for part in requested if part not in present]
+    if "tokens" in missing and all_needed:
+        raise InputError(f"The training data has {NO_TEXT}.")
     if missing and all_needed:
-        if "tokens" in missing:
-            raise InputError(f"The training data has {NO_TEXT}.")
         raise InputError(
             f"The training data has no {missing[0]} to learn: leave them out of parts."
         )
