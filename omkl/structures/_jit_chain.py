@@ -18,6 +18,7 @@ from omkl.structures._jit_labels import (
     labels_at,
     largest,
     marginals_of_labels,
+    row_of,
     score_labels,
 )
 
@@ -45,7 +46,7 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
             for j in range(n_labels):
                 here[j] = unary[0, j]
         else:
-            transition = pairwise[t - 1] if pairwise.shape[0] > 1 else pairwise[0]
+            transition = pairwise[row_of(pairwise, t - 1)]
             arriving[:] = -np.inf
             i = 0
             # four rows at a time, to read and write the messages less often
@@ -77,7 +78,7 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
                 here[j] += cost_weight * costs[gold[t], j]
     # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
     for t in range(n - 1, -1, -1):
-        edge = t if pairwise.shape[0] > 1 else 0
+        edge = row_of(pairwise, t)
         highest = -np.inf
         labels[t] = 0
         for i in range(n_labels):
@@ -145,7 +146,7 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
     backward[:] = 1.0
     for t in range(n):
         if t > 0:
-            pass_on(forward[t - 1], edges[0 if shared else t - 1], arriving)
+            pass_on(forward[t - 1], edges[row_of(edges, t - 1)], arriving)
         total = 0.0
         for j in range(n_labels):
             arriving[j] *= local[t, j]
@@ -168,7 +169,7 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
             unary_marginals[t, j] /= overlap
         if t == 0:
             break
-        pass_on(incoming[t], transposed[0 if shared else t - 1], backward)
+        pass_on(incoming[t], transposed[row_of(transposed, t - 1)], backward)
         mass = 0.0
         for i in range(n_labels):
             mass += forward[t - 1, i] * backward[i]
@@ -232,20 +233,19 @@ def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, p
     Slow, but accurate at any magnitude of the potentials.
     """
     n, n_labels = unary.shape
-    shared = pairwise.shape[0] == 1
     forward = unary.copy()
     backward = np.zeros((n, n_labels))
     sums = np.empty(n_labels)
     unary_marginals[:] = 0.0
     pairwise_marginals[:] = 0.0
     for t in range(1, n):
-        edge = pairwise[0 if shared else t - 1]
+        edge = pairwise[row_of(pairwise, t - 1)]
         for j in range(n_labels):
             for i in range(n_labels):
                 sums[i] = forward[t - 1, i] + edge[i, j]
             forward[t, j] += log_sum(sums)
     for t in range(n - 2, -1, -1):
-        edge = pairwise[0 if shared else t]
+        edge = pairwise[row_of(pairwise, t)]
         for i in range(n_labels):
             for j in range(n_labels):
                 sums[j] = edge[i, j] + unary[t + 1, j] + backward[t + 1, j]
@@ -255,7 +255,7 @@ def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, p
         return log_partition
     pairs = np.empty((1, n_labels * n_labels))
     for t in range(n - 1):
-        edge = 0 if shared else t
+        edge = row_of(pairwise, t)
         for i in range(n_labels):
             for j in range(n_labels):
                 after = unary[t + 1, j] + backward[t + 1, j]

@@ -107,6 +107,12 @@ def augment(structure, unary, gold, cost_weight):
 # ---- labels with or without pairs ----------------------------------------------------------------
 
 
+@borrowing
+def row_of(pairwise, e):
+    """Return the row of edge e in ``pairwise`` (E, K, K), or (1, K, K) if edges share one."""
+    return min(e, pairwise.shape[0] - 1)
+
+
 @compiled(counting=False)
 def score_labels(labels_address, unary, pairwise, labels):
     """Return the sum of the potentials of labels (n,)."""
@@ -114,8 +120,7 @@ def score_labels(labels_address, unary, pairwise, labels):
     for t in range(labels.shape[0]):
         total += unary[t, labels[t]]
         if t > 0 and pairwise.shape[0] > 0:
-            edge = t - 1 if pairwise.shape[0] > 1 else 0
-            total += pairwise[edge, labels[t - 1], labels[t]]
+            total += pairwise[row_of(pairwise, t - 1), labels[t - 1], labels[t]]
     return total
 
 
@@ -125,8 +130,7 @@ def indicate_labels(labels_address, unary, pairwise, labels, amount):
     for t in range(labels.shape[0]):
         unary[t, labels[t]] += amount
         if t > 0 and pairwise.shape[0] > 0:
-            edge = t - 1 if pairwise.shape[0] > 1 else 0
-            pairwise[edge, labels[t - 1], labels[t]] += amount
+            pairwise[row_of(pairwise, t - 1), labels[t - 1], labels[t]] += amount
 
 
 @compiled(counting=False)
@@ -230,7 +234,7 @@ def decode_two(no_address, unary, pairwise, gold, cost_weight, labels):
     """Write the best of two labels; return its score and cost."""
     z = unary[0, 0]
     if cost_weight == 0.0:
-        labels[0] = 1 if z > 0.0 else 0
+        labels[0] = z > 0.0
         return (labels[0] - 0.5) * z
     margin = z if gold[0] == 1 else -z
     if margin >= cost_weight:

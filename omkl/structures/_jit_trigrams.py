@@ -106,11 +106,12 @@ def forward_backward(
                 highest = here[i, j] if here[i, j] > highest else highest
                 arriving[i, j] = 0.0 if t > 1 else 1.0
         log_partition += highest
-        for i in range(n_labels if t > 1 else 0):
-            for j in range(n_labels):
-                before = forward[t - 1, i, j]
-                for k in range(n_labels):
-                    arriving[j, k] += before * weights[i, j, k]
+        if t > 1:
+            for i in range(n_labels):
+                for j in range(n_labels):
+                    before = forward[t - 1, i, j]
+                    for k in range(n_labels):
+                        arriving[j, k] += before * weights[i, j, k]
         total = 0.0
         for i in range(n_labels):
             for j in range(n_labels):

@@ -262,7 +262,7 @@ class Structure(Component):
         ----------
         gold : Output
         """
-        return self.takes_partial and bool((np.asarray(gold) < 0).any())
+        return self.n_known(gold) < np.size(gold)
 
     def n_known(self, gold: Output) -> int:
         """Return the number of known labels or heads of a gold output.
@@ -432,8 +432,10 @@ class PackedStructure:
             unused.discard("marginals_in_logs")
         addresses = signatures.addresses_of(functions, unused)
         self._arrays = arrays
-        address_of_arrays = NO_ARRAYS if arrays is None else arrays.address
-        self._functions = STRUCTURE.pack(StructureAddresses(**addresses, arrays=address_of_arrays))
+        addresses["arrays"] = NO_ARRAYS
+        if arrays is not None:
+            addresses["arrays"] = arrays.address
+        self._functions = STRUCTURE.pack(StructureAddresses(**addresses))
         self.address = self._functions.address
 
     def replace(self, **functions: Callable) -> None:

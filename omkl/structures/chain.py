@@ -357,9 +357,9 @@ class Chain(Labelling):
     def _checked(self, potentials: AnyPotentials) -> CheckedPotentials:
         """Return float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
-            names = "(unary, pairwise)" if self.order == 1 else "(unary, pairwise, triples)"
+            names = ", ".join(["unary", "pairwise", "triples"][: 1 + self.order])
             raise InputError(
-                f"The potentials of a chain of order {self.order} are {names}, not "
+                f"The potentials of a chain of order {self.order} are ({names}), not "
                 f"{len(potentials)} arrays."
             )
         unary, pairwise, *triples = (np.asarray(array, dtype=np.float64) for array in potentials)

@@ -16,14 +16,17 @@ log_sum = np.logaddexp.reduce
 
 
 def second_order_chain(
-    unary: np.ndarray, pairwise: np.ndarray, triples: np.ndarray, *marginals: np.ndarray
+    unary: np.ndarray,
+    pairwise: np.ndarray,
+    triples: np.ndarray,
+    unary_marginals: np.ndarray,
+    pairwise_marginals: np.ndarray,
+    triple_marginals: np.ndarray,
 ) -> float:
     """Sum over the labellings of a second-order chain; -inf if none is allowed.
 
-    Potentials and ``marginals`` are ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples``
-    (K, K, K).
+    Potentials and marginals are ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples`` (K, K, K).
     """
-    unary_marginals, pairwise_marginals, triple_marginals = marginals
     n = len(unary)
     if n == 1:
         arrays = (unary, pairwise, unary_marginals, pairwise_marginals)

@@ -8,7 +8,7 @@ source, so the labelling depends on the scores only.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures.graphs._jit_labellings import row_of
+from omkl.structures._jit_labels import row_of
 
 #: Largest capacity of an arc.
 LARGEST = 2**30
@@ -33,7 +33,9 @@ def gains_of_second_label(unary, pairwise, edges):
         Upper bound of the scores of all labellings.
     """
     n = unary.shape[0]
-    of_first, of_second, most = np.zeros(n), np.zeros(n), np.zeros(n)
+    of_first = np.zeros(n)
+    of_second = np.zeros(n)
+    most = np.zeros(n)
     links = np.empty(edges.shape[0])
     highest = 0.0
     for e in range(edges.shape[0]):
@@ -59,6 +61,29 @@ def put_arc(tails, heads, room, arc, tail, head, capacity):
     room[2 * arc] = capacity
     tails[2 * arc + 1] = head
     heads[2 * arc + 1] = tail
+
+
+@inner
+def make_arcs(gains, most, links, edges, unit):
+    """Return tails, heads and capacities of the arcs of a network, each (2 (E + n),).
+
+    There is an arc for each edge, and one for each node i from the source n, or to the sink n + 1.
+    Capacities are in units, and rounded down.
+    """
+    n = gains.shape[0]
+    n_edges = edges.shape[0]
+    tails = np.empty(2 * (n_edges + n), np.int64)
+    heads = np.empty(2 * (n_edges + n), np.int64)
+    room = np.zeros(2 * (n_edges + n), np.int64)
+    for e in range(n_edges):
+        put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
+    for i in range(n):
+        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
+        if gains[i] > 0.0:
+            put_arc(tails, heads, room, n_edges + i, n, i, capacity)
+        else:
+            put_arc(tails, heads, room, n_edges + i, i, n + 1, capacity)
+    return tails, heads, room
 
 
 @inner
@@ -134,13 +159,13 @@ def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, leve
             length = 0
             node = source
             continue
-        found = False
-        while free[node] < starts[node + 1] and not found:
+        can_go_on = False
+        while free[node] < starts[node + 1] and not can_go_on:
             arc = arcs[free[node]]
-            found = room[arc] > 0 and levels[heads[arc]] == levels[node] + 1
-            if not found:
+            can_go_on = room[arc] > 0 and levels[heads[arc]] == levels[node] + 1
+            if not can_go_on:
                 free[node] += 1
-        if found:
+        if can_go_on:
             path[length] = arcs[free[node]]
             length += 1
             node = heads[arcs[free[node]]]
@@ -167,25 +192,14 @@ def minimum_cut(unary, pairwise, edges, labels):
         largest = max(largest, links[e])
     for i in range(n):
         largest = max(largest, min(abs(gains[i]), most[i]))
-    unit = largest / LARGEST if largest > 0.0 else 1.0
-    n_arcs = edges.shape[0] + n
-    tails = np.empty(2 * n_arcs, np.int64)
-    heads = np.empty(2 * n_arcs, np.int64)
-    room = np.zeros(2 * n_arcs, np.int64)
-    source, sink = n, n + 1
-    for e in range(edges.shape[0]):
-        put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
-    for i in range(n):
-        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
-        arc = edges.shape[0] + i
-        if gains[i] > 0.0:
-            put_arc(tails, heads, room, arc, source, i, capacity)
-        else:
-            put_arc(tails, heads, room, arc, i, sink, capacity)
+    unit = 1.0
+    if largest > 0.0:
+        unit = largest / LARGEST
+    tails, heads, room = make_arcs(gains, most, links, edges, unit)
     levels = np.empty(n + 2, np.int64)
-    flow = push_maximum_flow(tails, heads, room, source, sink, levels)
+    flow = push_maximum_flow(tails, heads, room, n, n + 1, levels)
     for i in range(n):
-        is_decided = abs(gains[i]) >= most[i]
-        is_second = gains[i] > 0.0 if is_decided else levels[i] != UNREACHED
-        labels[i] = 1 if is_second else 0
+        labels[i] = levels[i] != UNREACHED
+        if abs(gains[i]) >= most[i]:
+            labels[i] = gains[i] > 0.0
     return highest - unit * flow

@@ -13,12 +13,11 @@ from numba import types
 from omkl._compilation import compiled, inner
 from omkl._pointers import ADDRESS, CUBE, FLOAT, INTEGER, INTEGERS, MATRIX, Layout, Signature
 from omkl.signatures import MARGINALS, StructureFunctions
-from omkl.structures._jit_labels import augment_labels, cost_of_labels
+from omkl.structures._jit_labels import augment_labels, cost_of_labels, row_of
 from omkl.structures.graphs._jit_labellings import (
     PAIRS_OF_NODES,
     add_indicator,
     graph_at,
-    row_of,
     score_labels,
 )
 
@@ -191,7 +190,9 @@ def pass_messages(structure_address, unary, pairwise, labels):
     edges = graph.single_edges
     forest = graph.is_forest != 0
     attractive = structure.cut != 0 and not forest and is_attractive(pairwise)
-    sweeps = min(structure.sweeps, SWEEPS_BEFORE_CUT) if attractive else structure.sweeps
+    sweeps = structure.sweeps
+    if attractive:
+        sweeps = min(sweeps, SWEEPS_BEFORE_CUT)
     arguments = (structure.graph, unary, pairwise, sweeps, PROVED, labels)
     score, bound = search_labelling(structure.search, arguments)
     if attractive and bound - score > PROVED * max(1.0, abs(score)):

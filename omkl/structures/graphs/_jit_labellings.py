@@ -15,6 +15,7 @@ from numba import types
 
 from omkl._compilation import compiled, inner
 from omkl._pointers import FLAGS, INTEGER, INTEGERS, VECTOR, Layout
+from omkl.structures._jit_labels import row_of
 
 #: Sweeps end when one closes less than this share of the gap between bound and score, and the last
 #: ones have not raised the score.
@@ -63,12 +64,6 @@ GRAPH = Layout(
     rates=VECTOR,
 )
 graph_at = GRAPH.at
-
-
-@inner
-def row_of(pairwise, e):
-    """Return the row of edge e in ``pairwise`` (E, K, K), or (1, K, K) if edges share one."""
-    return min(e, pairwise.shape[0] - 1)
 
 
 # ---- the order of nodes --------------------------------------------------------------------------
@@ -160,10 +155,9 @@ def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
     and of both ends of an edge.
     """
     arrays = graph_at(graph_address)
-    edges = arrays.single_edges
-    graph = (edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)
+    graph = (arrays.single_edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)
     forest = arrays.is_forest != 0
-    messages = np.zeros((edges.shape[0], unary.shape[1]))
+    messages = np.zeros((arrays.single_edges.shape[0], unary.shape[1]))
     current = np.empty(labels.shape[0], np.int64)
     score = -np.inf
     bound = np.inf
@@ -174,18 +168,17 @@ def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
             bound_of_sweep = sweep(unary, pairwise, graph, forest, back, messages, current)
             if back and bound_of_sweep < bound:
                 bound = bound_of_sweep
-        current_score = score_labels(unary, pairwise, edges, current)
+        current_score = score_labels(unary, pairwise, arrays.single_edges, current)
         n_stale += 1
         if current_score > score:
             score = current_score
             n_stale = 0
             for i in range(labels.shape[0]):
                 labels[i] = current[i]
-        precision = tolerance * max(1.0, abs(score))
-        if forest or bound - score <= precision:
+        if forest or bound - score <= tolerance * max(1.0, abs(score)):
             return score, bound
-        is_slow = bound_before - bound <= SLOW * (bound - score)
-        if n_stale >= PATIENCE and is_slow:  # the bound would take too long
+        # the bound would take too long
+        if n_stale >= PATIENCE and bound_before - bound <= SLOW * (bound - score):
             break
         bound_before = bound
     return ascend(unary, pairwise, graph, sweeps, tolerance, labels), bound
@@ -235,7 +228,11 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
         share = 1.0
         if not forest:
             share = 1.0 / max(middle[i] - starts[i], n_later, 1)
-        first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
+        first = middle[i]
+        end = starts[i + 1]
+        if back:
+            first = starts[i]
+            end = middle[i]
         for q in range(first, end):
             e = incident[q]
             p = row_of(pairwise, e)

@@ -9,7 +9,8 @@ their scores, they also share ``weights[0]``.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures.graphs._jit_labellings import graph_at, row_of
+from omkl.structures._jit_labels import row_of
+from omkl.structures.graphs._jit_labellings import graph_at
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
@@ -124,16 +125,17 @@ def log_of_sum(source, scores, rate, side, z, highest, top):
 
     The logs ``highest`` and ``top`` of the scales of messages and weights are subtracted.
     """
+    logs = np.empty(source.shape[0])
     most = -np.inf
     for y in range(source.shape[0]):
         score = scores[y, z] if side == 0 else scores[z, y]
-        most = max(most, source[y] + score / rate)
+        logs[y] = source[y] + score / rate
+        most = max(most, logs[y])
     if not most > -np.inf:
         return -np.inf
     total = 0.0
-    for y in range(source.shape[0]):
-        score = scores[y, z] if side == 0 else scores[z, y]
-        total += np.exp(source[y] + score / rate - most)
+    for log in logs:
+        total += np.exp(log - most)
     return most - highest - top + np.log(total)
 
 
@@ -280,14 +282,18 @@ def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginal
     the graph.
     """
     arrays = graph_at(graph_address)
-    edges, order, starts = arrays.single_edges, arrays.order, arrays.starts
-    middle, incident, rates = arrays.middle, arrays.incident, arrays.rates
-    graph = (edges, order, starts, middle, incident)
+    edges = arrays.single_edges
+    starts = arrays.starts
+    incident = arrays.incident
+    rates = arrays.rates
+    graph = (edges, arrays.order, starts, arrays.middle, incident)
     forest = arrays.is_forest != 0
     n, n_labels = unary.shape
     n_edges = edges.shape[0]
     # the edges of a forest share their weights if they share their scores
-    n_weights = min(pairwise.shape[0], n_edges) if forest else n_edges
+    n_weights = n_edges
+    if forest:
+        n_weights = min(pairwise.shape[0], n_edges)
     weights = np.empty((n_weights, n_labels, n_labels))
     tops = np.empty(n_weights)
     if not exponentiate(pairwise, rates, weights, tops):
@@ -302,9 +308,13 @@ def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginal
         moved = 0.0
         back = number % 2 == 0
         for place in range(n):
-            i = order[n - 1 - place if back else place]
+            i = arrays.order[n - 1 - place if back else place]
             collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, belief)
-            first, end = (starts[i], middle[i]) if back else (middle[i], starts[i + 1])
+            first = arrays.middle[i]
+            end = starts[i + 1]
+            if back:
+                first = starts[i]
+                end = arrays.middle[i]
             for q in range(first, end):
                 e = incident[q]
                 side = side_of(edges, e, i)
@@ -316,7 +326,9 @@ def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginal
                 if not total > -np.inf:
                     return -np.inf
                 moved = max(moved, move_message(outgoing, new, step))
-        n_quiet = n_quiet + 1 if moved < MOVED else 0
+        n_quiet += 1
+        if not moved < MOVED:
+            n_quiet = 0
         if not forest and n_quiet == QUIET:
             break
     potentials = np.empty((n, n_labels))

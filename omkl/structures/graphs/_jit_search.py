@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures.graphs._jit_labellings import row_of
+from omkl.structures._jit_labels import row_of
 
 #: What a search ended with.
 FOUND, NONE, UNKNOWN = 0, 1, 2
@@ -101,7 +101,9 @@ def prune(pairwise, graph, search, n_waiting, n_removed):
     removed labels, whether each node has a label left, and the number of edges looked at.
     """
     edges, _, starts, _, incident = graph
-    left, queue, queued = search.left, search.queue, search.queued
+    left = search.left
+    queue = search.queue
+    queued = search.queued
     n, n_labels = left.shape
     head = 0
     n_steps = 0
