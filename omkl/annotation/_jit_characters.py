@@ -25,6 +25,9 @@ MOST = 20
 #: First of the atoms that are characters and their kinds, before and after a place; see
 #: ``tokenizer.ATOMS``.
 LEFT, RIGHT, LEFT_KINDS, RIGHT_KINDS, OTHERS = 0, 4, 8, 14, 20
+#: Positions of the others, from OTHERS on; WORDS, CORES and SHAPES are the first of several.
+BEFORE, AFTER, WORDS, CORES, SECOND_WORD, SECOND_CORE, SHAPES = 0, 1, 2, 5, 8, 9, 10
+BEGINS, PLACE, CORE_LENGTH, LENGTH, LINE_LENGTH, FITS, GAPS = range(14, 21)
 #: Multiplier of the hash of Fibonacci, and of the hash FNV-1a.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0x100000001B3)
@@ -177,26 +180,26 @@ def _describe_runs(lower, kinds, i, r, gap, runs, hashes, atoms):
     line_with_following = 0
     if gap == LINE_END:
         line_with_following = run[LINE] + following[END] - following[START]
-    atoms[0] = before
-    atoms[1] = after
+    atoms[BEFORE] = before
+    atoms[AFTER] = after
     for k in range(3):
-        atoms[2 + k] = hashes[r - 1 + k, WORD]
-        atoms[5 + k] = hashes[r - 1 + k, CORE]
-    atoms[8] = hashes[r + 2, WORD]
-    atoms[9] = hashes[r + 2, CORE]
+        atoms[WORDS + k] = hashes[r - 1 + k, WORD]
+        atoms[CORES + k] = hashes[r - 1 + k, CORE]
+    atoms[SECOND_WORD] = hashes[r + 2, WORD]
+    atoms[SECOND_CORE] = hashes[r + 2, CORE]
     for k in range(4):
-        atoms[10 + k] = hashes[r - 1 + k, SHAPE]
-    atoms[14] = 0
+        atoms[SHAPES + k] = hashes[r - 1 + k, SHAPE]
+    atoms[BEGINS] = 0
     if following[END]:
-        atoms[14] = kinds[following[CORE_START]]
-    atoms[15] = MOST
+        atoms[BEGINS] = kinds[following[CORE_START]]
+    atoms[PLACE] = MOST
     if gap == NONE:
-        atoms[15] = i - run[START]
-    atoms[16] = min(run[CORE_END] - run[CORE_START], MOST)
-    atoms[17] = min(i + 1 - run[START], MOST)
-    atoms[18] = min(run[LINE] // 8, MOST)
-    atoms[19] = min(line_with_following // 8, MOST)
-    atoms[20] = runs[r - 1, GAP] * N_KINDS + following[GAP]
+        atoms[PLACE] = i - run[START]
+    atoms[CORE_LENGTH] = min(run[CORE_END] - run[CORE_START], MOST)
+    atoms[LENGTH] = min(i + 1 - run[START], MOST)
+    atoms[LINE_LENGTH] = min(run[LINE] // 8, MOST)
+    atoms[FITS] = min(line_with_following // 8, MOST)
+    atoms[GAPS] = runs[r - 1, GAP] * N_KINDS + following[GAP]
 
 
 @compiled

@@ -88,9 +88,9 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
 
 
 def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list[bool]]:
-    """Return the tokens of a sentence, with the words of multiword tokens; and if a space follows.
+    """Return the tokens of a sentence with their words, and whether a space follows each.
 
-    Rows have the columns of CoNLL-U.
+    Rows have the columns of CoNLL-U. Only multiword tokens have words.
     """
     tokens: list[tuple[str, list[str]]] = []
     are_spaced = []
@@ -220,10 +220,10 @@ def conllu_of(
             lines.append("# newpar")
         _, end = spans[-1]
         lines.append(f"# sent_id = {number}")
-        lines.append(f"# text = {' '.join(text[start:end].split())}")
+        lines.append(f"# text = {form_of(text, start, end)}")
         word = 1
         for low, high in spans:
-            form = " ".join(text[low:high].split())
+            form = form_of(text, low, high)
             notes = []
             if high < len(text) and not text[high].isspace():
                 notes.append(_NO_SPACE)
@@ -240,6 +240,11 @@ def conllu_of(
                 word += 1
         lines.append("")
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def form_of(text: str, start: int, end: int) -> str:
+    """Return a part of a text with a single space for each whitespace."""
+    return " ".join(text[start:end].split())
 
 
 def _row(number: int | str, form: str, misc: str = "_") -> str:

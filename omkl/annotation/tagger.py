@@ -31,7 +31,7 @@ FORM_TEMPLATES = [template for template in TEMPLATES if template.offsets == (0,)
 FORM_KEYS = tuple(template.name for template in FORM_TEMPLATES)
 #: Keys of the features for lemmas.
 LEMMA_KEYS = (*FORM_KEYS, "suffix6", "feats", *(f"suffix{k}|feats" for k in (1, 2, 3, 4)))
-#: Minimum number of distinct words for an edit to be learned.
+#: Minimum number of distinct words for a label of single words to be learned.
 LEAST_WORDS = 2
 
 
@@ -43,6 +43,24 @@ def train_model(
     if len(labels) > 1:
         return learn(X, y, linked, weighting)
     return labels.pop() if labels else default
+
+
+def train_on_words(
+    examples: Collection[tuple[Word, str]],
+    keys: Sequence[str],
+    values_of: Callable[[Word], tuple],
+    learn: Learn,
+    default: str,
+) -> Model:
+    """Train a labeler of single words, with the labels of at least :data:`LEAST_WORDS` words."""
+    n_words = Counter(label for _, label in examples)
+    X = []
+    y = []
+    for word, label in examples:
+        if n_words[label] >= LEAST_WORDS:
+            X.append([as_dict(keys, values_of(word))])
+            y.append([label])
+    return train_model(X, y, learn, default)
 
 
 def predict_labels(
@@ -163,16 +181,13 @@ class Lemmatizer:
         """Train on pairs of a word and its lemma."""
         counts = Counter(examples)
         self.lemmas = _most_frequent_lemmas(counts)
-        edits = [(word, edit_of(word.form, lemma)) for word, lemma in counts]
-        n_words = Counter((word.tag, edit) for word, edit in edits)
-        training_data: dict[str, tuple[list, list]] = {}
-        for word, edit in edits:
-            X, y = training_data.setdefault(word.tag, ([], []))
-            if n_words[word.tag, edit] >= LEAST_WORDS:
-                X.append([as_dict(LEMMA_KEYS, lemma_values(word))])
-                y.append([edit])
-        for tag, (X, y) in training_data.items():
-            self.models[model_name("lemmas", tag)] = train_model(X, y, learn, self.default)
+        edits_by_tag: dict[str, list[tuple[TaggedWord, str]]] = defaultdict(list)
+        for word, lemma in counts:
+            edits_by_tag[word.tag].append((word, edit_of(word.form, lemma)))
+        for tag, edits in edits_by_tag.items():
+            self.models[model_name("lemmas", tag)] = train_on_words(
+                edits, LEMMA_KEYS, lemma_values, learn, self.default
+            )
         return self
 
     def predict(self, words: list[TaggedWord]) -> list[str]:
@@ -227,10 +242,7 @@ def lemma_values(word: TaggedWord) -> tuple:
 
 def as_dict(keys: Sequence[str], values: tuple) -> dict[str, str | bool]:
     """Return the features of a word as a dict, to train a labeler."""
-    features = {}
-    for key, value in zip(keys, values):
-        features[key] = True if value is NUMBER else value
-    return features
+    return {key: True if value is NUMBER else value for key, value in zip(keys, values)}
 
 
 # ---- tags, morphology and lemmas -----------------------------------------------------------------

@@ -80,9 +80,8 @@ class Tokenizer:
             words_of = {}
             if self.splitter is not None:
                 spans = chain.from_iterable(sentences)
-                words_of = self.splitter.split(
-                    " ".join(piece[start:end].split()) for start, end in spans
-                )
+                forms = (raw_text.form_of(piece, start, end) for start, end in spans)
+                words_of = self.splitter.split(forms)
             offset_of_piece = offset if offsets else None
             rows = raw_text.conllu_of(piece, sentences, words_of, number, offset_of_piece)
             reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
@@ -93,7 +92,7 @@ class Tokenizer:
     def _split_pieces(
         self, text: str | Iterable[str]
     ) -> Iterator[tuple[str, list[raw_text.Spans]]]:
-        """Yield pieces of a text with whole sentences, and these.
+        """Yield pieces of a text, and the spans of their sentences.
 
         Each piece begins where the sentences of the one before end.
         """
@@ -147,19 +146,15 @@ class Tokenizer:
         """
         labeler = self.labeler
         features = np.flatnonzero(labeler.table.any(axis=1))
-        arrays = {
-            "features": features.astype(np.int32),
-            "weights": labeler.table[features],
-            "active": labeler.active,
-            "transitions": labeler.transitions,
-        }
+        packer.arrays["tokens/features"] = features.astype(np.int32)
+        packer.arrays["tokens/weights"] = labeler.table[features]
+        packer.arrays["tokens/active"] = labeler.active
+        packer.arrays["tokens/transitions"] = labeler.transitions
         rule = None
         if self.splitter is not None:
-            arrays["multiword"] = pack_json(self.splitter.words_of)
+            packer.arrays["tokens/multiword"] = pack_json(self.splitter.words_of)
             if isinstance(self.splitter.rules, str):
                 rule = self.splitter.rules
-        for name, array in arrays.items():
-            packer.arrays[f"tokens/{name}"] = array
         return {"group_weights": labeler.group_weights, "spaced": labeler.spaced, "rule": rule}
 
     @classmethod
@@ -241,22 +236,12 @@ class MultiwordSplitter:
             # in a tie, a token is split
             words_of_form = min(counts, key=lambda words: (-counts[words], not words, words))
             most_frequent[form] = words_of_form
-            rules[form] = WHOLE
-            if words_of_form:
-                rules[form] = rule_of(form, words_of_form.split(TAB))
-        n_forms = Counter(rules.values())
-        X = []
-        y = []
-        for form, rule in rules.items():
-            if n_forms[rule] >= tagger.LEAST_WORDS:
-                X.append([tagger.as_dict(RULE_KEYS, _rule_values(form))])
-                y.append([rule])
-        self.rules = tagger.train_model(X, y, learn, WHOLE)
+            rules[form] = rule_of(form, words_of_form.split(TAB)) if words_of_form else WHOLE
+        self.rules = tagger.train_on_words(rules.items(), RULE_KEYS, _rule_values, learn, WHOLE)
         guesses = self._guesses(list(most_frequent))
-        self.words_of = {}
-        for form, words_of_form in most_frequent.items():
-            if words_of_form or form in guesses:
-                self.words_of[form] = words_of_form
+        self.words_of = {
+            form: words for form, words in most_frequent.items() if words or form in guesses
+        }
         return self
 
     def split(self, forms: Iterable[str]) -> dict[str, list[str]]:
