@@ -25,7 +25,7 @@ from omkl.features.views import (
     stacked,
 )
 from omkl.features.vocabulary import AttributeLists, Vocabulary, features_of_ids
-from omkl.features.words import TEMPLATES, WordEncoder, Words
+from omkl.features.words import TEMPLATE_NAMES, WordEncoder, Words
 from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
 from omkl.kernels import FeatureMap, Kernel, Linear
 from omkl.kernels.inputs import On, Vectors, find_columns, format_on
@@ -119,8 +119,7 @@ class Encoder:
         The scales of columns are learned, too, if these are all training data.
         """
         tokens = data.inputs
-        reserved = [template.name for template in TEMPLATES]
-        self.lexicons = as_lexicons(self._lexicon_sources, reserved)
+        self.lexicons = as_lexicons(self._lexicon_sources, TEMPLATE_NAMES)
         if self.lexicons and not isinstance(tokens, Words):
             kind = type(tokens[0]).__name__ if isinstance(tokens, list) else "array"
             raise InputError(
@@ -427,7 +426,7 @@ class Encoder:
         learned = "dicts or a table with text"
         if self.numbers is None:
             learned = f"rows of {self.shapes[PLAIN]} numbers"
-        elif self.vocabulary is not None and self.vocabulary.ids.keys() >= set(Words().keys()):
+        elif self.vocabulary is not None and self.vocabulary.ids.keys() >= set(TEMPLATE_NAMES):
             learned = "words"
         raise InputError(f"The model was trained on {learned}, got {got}.")
 

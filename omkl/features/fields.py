@@ -111,17 +111,6 @@ def strings_with_codes(treebank: Treebank, column: str, codes: np.ndarray) -> li
     return [strings[code] for code in codes.tolist()]
 
 
-@cache
-def fields_by_column(fields: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Group fields by column, without their relatives; fields of trees are left out."""
-    grouped: dict[str, tuple[str, ...]] = {}
-    for field in dict.fromkeys(map(own_field, fields)):
-        if field != VALENCY:
-            column = column_of(field)
-            grouped[column] = (*grouped.get(column, ()), field)
-    return grouped
-
-
 class WordFields:
     """Fields of words that do not need trees: columns, and values of lexicons."""
 
@@ -130,12 +119,14 @@ class WordFields:
         self._hashes: dict[str, np.ndarray] = {}
         #: For each word, the place of its string in these hashes, by column.
         self._places: dict[str, np.ndarray] = {}
-        for column, fields in fields_by_column(tuple(templates.fields)).items():
-            codes, self._places[column] = np.unique(treebank.codes(column), return_inverse=True)
-            strings = strings_with_codes(treebank, column, codes)
-            for field in fields:
-                values = values_of(field, strings, templates.lexicons)
-                self._hashes[field] = np.array(list(map(code_of, values)), np.uint64)
+        strings: dict[str, list[str]] = {}
+        for field in set(map(own_field, templates.fields)) - {VALENCY}:
+            column = column_of(field)
+            if column not in strings:
+                codes, self._places[column] = np.unique(treebank.codes(column), return_inverse=True)
+                strings[column] = strings_with_codes(treebank, column, codes)
+            values = values_of(field, strings[column], templates.lexicons)
+            self._hashes[field] = np.array(list(map(code_of, values)), np.uint64)
 
     def codes(self, field: str) -> np.ndarray:
         """Return hashes of the values of a field, (number of words,) uint64."""
@@ -145,9 +136,9 @@ class WordFields:
 def absent_fields(
     treebank: Treebank, templates: TemplateSet, only_columns: bool = False
 ) -> dict[str, str]:
-    """Return fields that no word of a treebank has, with names for messages.
+    """Return fields without a value for any word of a treebank, with names for messages.
 
-    Fields of empty columns come first. ``only_columns`` returns no others.
+    Fields of empty columns come first; with ``only_columns``, they are all.
     """
     in_empty_columns = {}
     without_values = {}
@@ -173,11 +164,10 @@ def are_copies(treebank: Treebank, column: str, other_column: str) -> bool:
 
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
     """Return the fraction of words, in [0, 1], without a value in each column used by fields."""
-    columns = sorted({column_of(field) for field in fields})
-    return {
-        column: 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words
-        for column in columns
-    }
+    shares = {}
+    for column in sorted(set(map(column_of, fields))):
+        shares[column] = 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words
+    return shares
 
 
 def lacking_columns(treebank: Treebank, empty: dict[str, float]) -> list[str]:

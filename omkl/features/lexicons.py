@@ -118,21 +118,18 @@ def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> d
     return {name: Lexicon(unpack_json(arrays[f"lexicons/{name}"])) for name in names}
 
 
-def as_lexicons(lexicons: Any, reserved: Collection[str] = ()) -> dict[str, Lexicon]:
+def as_lexicons(lexicons: Lexicons, reserved: Collection[str] = ()) -> dict[str, Lexicon]:
     """Convert a dict of paths, dicts or Lexicons to a dict of Lexicons.
 
     The names of lexicons must not be ``reserved``, for features.
     """
     if lexicons is None:
         return {}
-    wrong_names = [lexicons]
-    if isinstance(lexicons, Mapping):
-        wrong_names = [name for name in lexicons if name in reserved or not _can_be_name(name)]
-    if wrong_names:
-        accepted = "a dict whose names are letters and digits after a small letter, and no fields"
-        raise InputError(f"lexicons must be {accepted}, got {wrong_names[0]!r:.80}.")
+    accepted = "a dict whose names are letters and digits after a small letter, and no fields"
+    if not isinstance(lexicons, Mapping):
+        raise InputError(f"lexicons must be {accepted}, got {lexicons!r:.80}.")
+    for name in lexicons:
+        can_be_name = isinstance(name, str) and NAME.fullmatch(name) and not is_field(name)
+        if not can_be_name or name in reserved:
+            raise InputError(f"lexicons must be {accepted}, got {name!r:.80}.")
     return {name: Lexicon.of(source, name) for name, source in lexicons.items()}
-
-
-def _can_be_name(name: Any) -> bool:
-    return isinstance(name, str) and NAME.fullmatch(name) is not None and not is_field(name)

@@ -55,9 +55,7 @@ class ColumnScales:
         ranges = self.highs - self.lows
         return np.divide(self.deviations, ranges, out=np.ones(len(ranges)), where=ranges > 0.0)
 
-    def follow(
-        self, X: np.ndarray, row_weights: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def follow(self, X: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Learn from rows one after the other, and return them raw and standardized, both (n, d).
 
         Each row is standardized by the scales so far. Missing entries become the mean so far.
@@ -70,8 +68,6 @@ class ColumnScales:
             self.highs = np.fmax.reduce(X)
         filled = np.array(X, dtype=np.float64, order="C")
         standardized = np.empty(X.shape)
-        if row_weights is None:
-            row_weights = np.ones(len(X))
         follow_rows(
             filled, row_weights, self.weights, self.means, self.squares, ROUNDING, standardized
         )

@@ -103,21 +103,14 @@ class TokenData(NamedTuple):
         rows: list[Any] = list(self.inputs)
         if self.names is not None:
             return [name for name in self.names if _starts_with_number(rows, name)]
-        if self.whole:
-            sample = rows
-        else:
-            sample = rows[:1]
-        n_dicts = 0
+        sample = rows if self.whole else rows[:1]
+        dicts = [row for row in sample if isinstance(row, dict)]
         counts: Counter[str] = Counter()
-        for row in sample:
-            if isinstance(row, dict):
-                n_dicts += 1
-                counts.update(
-                    key for key, value in row.items() if isinstance(value, NUMBERS_AND_TIMES)
-                )
-        return sorted(key for key, count in counts.items() if 2 * count >= n_dicts)
+        for row in dicts:
+            counts.update(key for key, value in row.items() if isinstance(value, NUMBERS_AND_TIMES))
+        return sorted(key for key, count in counts.items() if 2 * count >= len(dicts))
 
-    def has_number(self, key: object) -> bool:
+    def has_number(self, key: str) -> bool:
         """Check whether the value of this key is a number in the first dict that has the key."""
         values = (token[key] for token in self.inputs if isinstance(token, dict) and key in token)
         return isinstance(next(values, None), NUMBERS)
@@ -161,10 +154,8 @@ class View(NamedTuple):
         label = "+".join(self.keys)
         if self.columns is not None:
             label += f"[{format_on(self.columns)}]"
-        if self.standardize == "range":
-            return label + " by range"
         if self.standardize:
-            return label + " standardized"
+            label += " by range" if self.standardize == "range" else " standardized"
         return label
 
     def width(self, shapes: Mapping[str, int]) -> int:
@@ -173,20 +164,11 @@ class View(NamedTuple):
 
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""
-        if self.standardize:
-            sources = entries.standardized
-        else:
-            sources = entries.raw
-        arrays = []
-        for key in self.keys:
-            array = sources[key]
-            if self.standardize == "range":
-                array = array * entries.scales[key].shares
-            arrays.append(array)
-        if len(arrays) == 1:
-            joined = arrays[0]
-        else:
-            joined = np.hstack(arrays)
+        sources = entries.standardized if self.standardize else entries.raw
+        arrays = [sources[key] for key in self.keys]
+        if self.standardize == "range":
+            arrays = [array * entries.scales[key].shares for key, array in zip(self.keys, arrays)]
+        joined = arrays[0] if len(arrays) == 1 else np.hstack(arrays)
         return take_columns(joined, self.columns)
 
     def column_name(
@@ -205,12 +187,11 @@ class View(NamedTuple):
         names_of_key = names.get(key)
         if names_of_key is not None:
             return str(names_of_key[j])
-        is_entry = key != PLAIN and (shapes[key] == 1 or len(self.keys) > 1)
-        if not is_entry:
-            return str(j)
-        if shapes[key] == 1:
+        if key != PLAIN and shapes[key] == 1:
             return key
-        return f"{key}[{j}]"
+        if key != PLAIN and len(self.keys) > 1:
+            return f"{key}[{j}]"
+        return str(j)
 
 
 class Entries(NamedTuple):
@@ -272,10 +253,7 @@ def _number(value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     is_duration = isinstance(value, (timedelta, np.timedelta64))
-    if is_duration:
-        microseconds = np.array(value, "m8[us]")
-    else:
-        microseconds = np.array(value, "M8[us]")
+    microseconds = np.array(value, "m8[us]" if is_duration else "M8[us]")
     return microseconds.astype(np.int64) / DAY
 
 
@@ -286,9 +264,7 @@ def stacked(values: Sequence[ArrayLike | None], key: str, n_columns: int) -> np.
         return array
     i = next(i for i, value in enumerate(values) if _valid([value], n_columns) is None)
     expected = "a number" if n_columns == 1 else f"an array of {n_columns} numbers"
-    got = "nothing"
-    if values[i] is not None:
-        got = shown(values[i], 40)
+    got = "nothing" if values[i] is None else shown(values[i], 40)
     raise InputError(
         f"{key!r} must hold {expected}, finite and up to {LARGEST:g}, "
         f"got {got} in row or token {i}."
@@ -307,6 +283,4 @@ def _valid(values: Sequence[ArrayLike | None], n_columns: int) -> np.ndarray | N
     if array.ndim == 1:
         array = array[:, None]
     is_valid = array.shape == (len(values), n_columns) and (np.abs(array) <= LARGEST).all()
-    if is_valid:
-        return array
-    return None
+    return array if is_valid else None

@@ -92,6 +92,7 @@ TEMPLATES = (
     Template("lower|lower[+1]", str.lower, (0, 1)),
     Template("lower[-1]|lower[+1]", str.lower, (-1, 1)),
 )
+TEMPLATE_NAMES = tuple(template.name for template in TEMPLATES)
 
 
 def lexicon_templates(lexicons: Mapping[str, Lexicon]) -> list[Template]:
@@ -155,8 +156,7 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
             columns += values
         else:
             columns.append(list(map(BETWEEN.join, zip(*values))))
-    names = [template.name for template in TEMPLATES]
-    return [dict(zip(names, values_of_word)) for values_of_word in zip(*columns)]
+    return [dict(zip(TEMPLATE_NAMES, values_of_word)) for values_of_word in zip(*columns)]
 
 
 # ---- the encoder ---------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ class Words(list):
     """Concatenated words of all sequences."""
 
     def keys(self) -> list[str]:
-        """Keys of the features."""
-        return [template.name for template in TEMPLATES]
+        """Return the keys of the features."""
+        return list(TEMPLATE_NAMES)
 
 
 class _WordCache:
@@ -243,15 +243,9 @@ class _WordCache:
     def _known_ids(self, template: Template, words: list[str]) -> list[int]:
         """Return the id of the feature of each word, UNKNOWN if there is none."""
         get = self._vocabulary.ids.get(template.name, {}).get
-        ids = []
-        for value in map(template.property, words):
-            if value is True:
-                ids.append(get(NUMBER, jit.UNKNOWN))
-            elif isinstance(value, str):
-                ids.append(get(value, jit.UNKNOWN))
-            else:  # False and () are no feature
-                ids.append(jit.UNKNOWN)
-        return ids
+        values = map(template.property, words)
+        # False and () are no feature, and no values in the vocabulary
+        return [get(NUMBER if value is True else value, jit.UNKNOWN) for value in values]
 
 
 class _PairTable:
@@ -329,10 +323,7 @@ class WordEncoder:
     def encode(self, words: Words, offsets: np.ndarray, grow: bool) -> Features:
         """Encode words; ``grow`` adds new values to the vocabulary."""
         ids = np.empty((len(words), len(self._single) + len(PAIRS)), np.int32)
-        if grow:
-            chunk = CHUNK
-        else:
-            chunk = max(len(words), 1)
+        chunk = CHUNK if grow else max(len(words), 1)
         with _LOCK:
             self._renew_cache(grow)
             windows = _windows(self._cache.codes_of(words, grow), offsets)
@@ -385,15 +376,14 @@ class WordEncoder:
     def _look_up(self, key: str, values: list, grow: bool) -> np.ndarray:
         """Return the id of each value, (n,), UNKNOWN for unknown values, False and no feature."""
         ids = np.full(len(values), jit.UNKNOWN, np.int32)
-        if grow or key in self.vocabulary.ids:
-            features = self.vocabulary.look_up(key, values, grow)
-            ids_of_features = features.ids
-            if features.values is not None:
-                is_zero = features.values == 0.0
-                ids_of_features = np.where(is_zero, jit.UNKNOWN, ids_of_features)
-            if features.places is None:
-                return ids_of_features
-            ids[features.places] = ids_of_features
+        if not grow and key not in self.vocabulary.ids:
+            return ids
+        places, ids_of_features, amounts = self.vocabulary.look_up(key, values, grow)
+        if amounts is not None:
+            ids_of_features = np.where(amounts == 0.0, jit.UNKNOWN, ids_of_features)
+        if places is None:
+            return ids_of_features
+        ids[places] = ids_of_features
         return ids
 
 

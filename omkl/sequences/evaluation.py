@@ -69,10 +69,10 @@ def evaluate_labels(
     >>> round(scores["accuracy"], 2), scores["entity_f1"]
     (0.67, 0.0)
     """
-    gold_sequences = [list(labels) for labels in y_true]
-    predicted_sequences = [list(labels) for labels in y_pred]
-    lengths = [len(labels) for labels in gold_sequences]
-    if lengths != [len(labels) for labels in predicted_sequences]:
+    gold_sequences = list(map(list, y_true))
+    predicted_sequences = list(map(list, y_pred))
+    lengths = list(map(len, gold_sequences))
+    if lengths != list(map(len, predicted_sequences)):
         raise InputError(
             "y_true and y_pred must have the same number of sequences, each of the same length."
         )
@@ -99,7 +99,7 @@ def evaluate_labels(
 
 
 def _counts_of_codes(codes: Iterable[np.ndarray], n_codes: int) -> np.ndarray:
-    """Count each code in gold, predicted and correct ones, (n_codes, 3)."""
+    """Count each code among gold, predicted and correct ones, (n_codes, 3)."""
     return np.stack([np.bincount(side, minlength=n_codes) for side in codes], axis=1)
 
 
@@ -143,23 +143,22 @@ def _entity_scores(
 def entity_finder(
     members: list, scheme: str | None = None
 ) -> tuple[list[str], Callable[..., np.ndarray]] | None:
-    """Return the types of entities, and a function that finds entities.
+    """Return the types of entities, and a function that finds entities; None if labels mark none.
 
     The function takes codes of ``members`` (number of tokens,), and lengths of sequences. An entity
-    is its first token, last token and type, (n, 3). None if the labels do not mark entities.
+    is its first token, last token and type, (n, 3).
     """
     entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
-    others = []
+    misfits = ["O"] if members == ["O"] else []
     for label in members:
         if not isinstance(label, str) or not entity_label.fullmatch(label):
-            others.append(label)
-    if others or members == ["O"]:
-        if scheme is not None:
-            misfit = others[0] if others else "O"
-            raise InputError(
-                f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', or 'B' and 'O', "
-                f"got {misfit!r}."
-            )
+            misfits.append(label)
+    if misfits and scheme is not None:
+        raise InputError(
+            f"scheme={scheme!r} needs labels such as 'B-PER' and 'O', or 'B' and 'O', "
+            f"got {misfits[0]!r}."
+        )
+    if misfits:
         return None
     names = [str(label).partition("-")[2] for label in members]
     types = list(dict.fromkeys(names))

@@ -18,10 +18,12 @@ from omkl.groups.tokens import Span
 from omkl.online.model import OnlineModel
 from omkl.sequences.reading import (
     LabelSequences,
+    Sequences,
     check_feasible,
     possible_labels,
     read_sequences,
 )
+from omkl.structures.base import Potentials
 from omkl.structures.chain import Chain, CheckedPotentials
 
 #: Code of a label that is None.
@@ -87,7 +89,7 @@ class LabelCodec(TokenCodec):
 
     @abstractmethod
     def other_labels(
-        self, x: Any, potentials: Any, chosen: np.ndarray, at: int | None
+        self, x: Any, potentials: Potentials, chosen: np.ndarray, at: int | None
     ) -> np.ndarray:
         """Return a good labelling (n,) that differs from the ``chosen`` one of an input.
 
@@ -123,14 +125,13 @@ class ChainCodec(LabelCodec):
         tokens = self.encoder.encode(data.inputs, data.offsets)
         first = 0
         for block, potentials in model.predictor().blocks(tokens):
-            after = first + block.n_tokens
             if possible is not None:
-                possible_in_block = possible[first:after]
+                possible_in_block = possible[first : first + block.n_tokens]
                 potentials = structure.agreeing(potentials, possible_in_block)
                 best = structure.decode_many(potentials, block.offsets)
                 check_feasible(structure, best, block.offsets, possible_in_block)
             yield block.offsets, potentials
-            first = after
+            first += block.n_tokens
 
     def potentials(
         self, model: OnlineModel[Any], data: TokenData, possible: np.ndarray | None = None
@@ -159,12 +160,13 @@ class ChainCodec(LabelCodec):
         check_feasible(self.structure, labels, data.offsets)
 
     def other_labels(
-        self, x: Span, potentials: Any, chosen: np.ndarray, at: int | None
+        self, x: Span, potentials: CheckedPotentials, chosen: np.ndarray, at: int | None
     ) -> np.ndarray:
         """Return the best other labelling; with ``at``, the best one with another label there."""
         structure = self.structure
         candidates = []
-        for place in range(len(chosen)) if at is None else [at]:
+        places = range(len(chosen)) if at is None else [at]
+        for place in places:
             possible = np.ones((len(chosen), structure.n_labels), dtype=bool)
             possible[place, chosen[place]] = False
             labels = structure.decode(structure.agreeing(potentials, possible))
@@ -188,14 +190,16 @@ class ChainCodec(LabelCodec):
 # ---- inputs of a trained model -------------------------------------------------------------------
 
 
-def potentials_of(model: OnlineModel[Any], X: Any, labels: LabelSequences = None) -> Iterator[Any]:
+def potentials_of(
+    model: OnlineModel[Any], X: Sequences, labels: LabelSequences = None
+) -> Iterator[Potentials]:
     """Yield the potentials of each input; they forbid what contradicts known ``labels``."""
     for data, possible in constrained_inputs(model, X, labels):
         yield from model.codec.potentials(model, data, possible)
 
 
 def constrained_inputs(
-    model: OnlineModel[Any], X: Any, labels: LabelSequences
+    model: OnlineModel[Any], X: Sequences, labels: LabelSequences
 ) -> Iterator[tuple[TokenData, np.ndarray | None]]:
     """Read inputs block by block, and yield them with the possible labels of their elements.
 
@@ -241,7 +245,7 @@ def warn_of_unknown(labels: Collection) -> None:
     """Warn about labels that the model does not know, if there are any."""
     if not labels:
         return
-    examples = [repr(label) for label in list(labels)[:3]]
+    examples = list(map(repr, labels))[:3]
     if len(labels) > len(examples):
         examples.append("...")
     names = ", ".join(examples)

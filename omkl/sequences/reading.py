@@ -20,6 +20,7 @@ from omkl.features.vocabulary import AttributeLists, flattened
 from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.sequences.transitions import Transitions
+from omkl.structures.base import Structure
 from omkl.structures.chain import Chain, allowed_transitions
 
 #: Sequences of users: lists of words, dicts or attributes, arrays, data frames; or a stream.
@@ -59,11 +60,10 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
         )
     flat: list = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
-        if (
-            not isinstance(labels, Collection)
-            or isinstance(labels, (dict, set, frozenset))
-            or len(labels) != length
-        ):
+        is_ordered = isinstance(labels, Collection) and not isinstance(
+            labels, (dict, set, frozenset)
+        )
+        if not is_ordered or len(labels) != length:
             raise InputError(
                 f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}."
             )
@@ -134,10 +134,7 @@ class ChainOutputs(Outputs):
         )
 
     def check(self, structure: Chain, codes: Labels, gold: np.ndarray, offsets: np.ndarray) -> None:
-        """Raise an InputError if labels break the allowed transitions.
-
-        Also if no allowed labels can be filled in for unknown ones.
-        """
+        """Raise an InputError if labels break the allowed transitions, or unknown ones have to."""
         if structure.allowed is None:
             return
         token = structure.allowed.first_violation(gold, offsets)
@@ -149,16 +146,15 @@ class ChainOutputs(Outputs):
                 f"of sequence {s} of y."
             )
         if structure.is_partial(gold):
-            is_unknown = gold[:, None] < 0
-            possible = is_unknown | (gold[:, None] == np.arange(len(codes)))
+            possible = (gold[:, None] < 0) | (gold[:, None] == np.arange(len(codes)))
             potentials = structure.agreeing(structure.zeros(len(gold)), possible)
             decoded = structure.decode_many(potentials, offsets)
             check_feasible(structure, decoded, offsets, possible)
 
     def banks(
-        self, structure: Any, n_outputs: int, longest: int, averaging: bool
+        self, structure: Structure, n_outputs: int, longest: int, averaging: bool
     ) -> tuple[list, list]:
-        """Make the banks of scores of several labels: regularized and unregularized ones."""
+        """Make the banks of scores of several labels; return regularized and unregularized ones."""
         if self._transitions is None:
             return [], []
         banks = self._banks(n_outputs, longest, averaging)
@@ -167,6 +163,7 @@ class ChainOutputs(Outputs):
         return [], banks
 
     def _banks(self, n_labels: int, longest: int, averaging: bool) -> list:
+        """Make the banks of scores of several labels."""
         n_positions = longest if self._by_position else 1
         banks: list = [TransitionBank(n_labels, n_positions, averaging)]
         if self._order == 2:
@@ -259,9 +256,7 @@ def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatToken
     offsets = _offsets(map(n_rows, sequences))
     if not offsets[-1]:
         raise InputError("X must hold at least one token.")
-    kind = None
-    if not any(map(sparse.issparse, sequences)):
-        kind = _kind_of_tokens(sequences)
+    kind = None if any(map(sparse.issparse, sequences)) else _kind_of_tokens(sequences)
     if kind is None:
         return _stacked(sequences), offsets
     tokens = kind.collection(chain.from_iterable(sequences))
@@ -278,23 +273,22 @@ def _offsets(lengths: Iterable[int]) -> np.ndarray:
     return np.array([0, *accumulate(lengths)], dtype=np.int64)
 
 
-def _checked_sequence(sequence: Any, i: int, names: Sequence[str] | None) -> Any:
+def _checked_sequence(sequence: Iterable, i: int, names: Sequence[str] | None) -> Any:
     """Check sequence i, and convert a data frame, whose columns get the order of ``names``."""
-    is_text_or_set = isinstance(sequence, (str, bytes, dict, set, frozenset))
-    if is_text_or_set or not isinstance(sequence, Iterable):
+    is_no_list = isinstance(sequence, (str, bytes, dict, set, frozenset))
+    if is_no_list or not isinstance(sequence, Iterable):
         raise InputError(
             f"Sequence {i} of X must be a list of tokens or an array, got {sequence!r:.40}."
         )
     if type(sequence) is list:
         return sequence
-    is_empty_frame = is_frame(sequence) and not n_rows(sequence)
-    if is_empty_frame:
+    if is_frame(sequence) and not n_rows(sequence):
         return []
     columns = TrainingColumns(names=names)
     return read_table(sequence, columns, f"Sequence {i} of X").values
 
 
-def _check_tokens(tokens: Any, kind: TokenKind, offsets: np.ndarray) -> None:
+def _check_tokens(tokens: list, kind: TokenKind, offsets: np.ndarray) -> None:
     """Raise an InputError unless all tokens are of a kind; tuples must have the same length."""
     width = None
     noun = kind.plural
