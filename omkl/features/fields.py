@@ -164,7 +164,7 @@ def are_copies(treebank: Treebank, column: str, other_column: str) -> bool:
 
 def empty_shares(treebank: Treebank, fields: Iterable[str]) -> dict[str, float]:
     """Return the fraction of words, in [0, 1], without a value in each column used by fields."""
-    shares = {}
+    shares: dict[str, float] = {}
     for column in sorted(set(map(column_of, fields))):
         shares[column] = 1 - np.count_nonzero(treebank.codes(column)) / treebank.n_words
     return shares

@@ -129,7 +129,6 @@ def as_lexicons(lexicons: Lexicons, reserved: Collection[str] = ()) -> dict[str,
     if not isinstance(lexicons, Mapping):
         raise InputError(f"lexicons must be {accepted}, got {lexicons!r:.80}.")
     for name in lexicons:
-        can_be_name = isinstance(name, str) and NAME.fullmatch(name) and not is_field(name)
-        if not can_be_name or name in reserved:
+        if name in reserved or not NAME.fullmatch(str(name)) or is_field(name):
             raise InputError(f"lexicons must be {accepted}, got {name!r:.80}.")
     return {name: Lexicon.of(source, name) for name, source in lexicons.items()}

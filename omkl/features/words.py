@@ -242,7 +242,7 @@ class _WordCache:
 
     def _known_ids(self, template: Template, words: list[str]) -> list[int]:
         """Return the id of the feature of each word, UNKNOWN if there is none."""
-        get = self._vocabulary.ids.get(template.name, {}).get
+        get: Callable[..., int] = self._vocabulary.ids.get(template.name, {}).get
         values = map(template.property, words)
         # False and () are no feature, and no values in the vocabulary
         return [get(NUMBER if value is True else value, jit.UNKNOWN) for value in values]

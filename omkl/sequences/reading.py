@@ -60,10 +60,11 @@ def flat_labels(y: LabelSequences, lengths: np.ndarray, name: str = "y") -> list
         )
     flat: list = []
     for i, (labels, length) in enumerate(zip(y, lengths)):
-        is_ordered = isinstance(labels, Collection) and not isinstance(
-            labels, (dict, set, frozenset)
-        )
-        if not is_ordered or len(labels) != length:
+        if (
+            not isinstance(labels, Collection)
+            or isinstance(labels, (dict, set, frozenset))
+            or len(labels) != length
+        ):
             raise InputError(
                 f"Sequence {i} of {name} must be a list of {length} labels, got {labels!r:.80}."
             )
