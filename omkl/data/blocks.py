@@ -1,9 +1,11 @@
 """Blocks of examples, and operations on rows of arrays, sparse matrices, lists and treebanks."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from numbers import Number
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,8 +14,13 @@ from scipy import sparse
 from omkl._messages import listed, shown
 from omkl.exceptions import InputError
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 #: Inputs or outputs of several examples.
 AnyRows: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Sequence
+#: The same after conversion of other sequences, and data frames.
+Rows: TypeAlias = "np.ndarray | sparse.csr_array | DataFrame | list | tuple"
 
 
 class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
@@ -46,7 +53,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         """Number of examples."""
         return n_rows(self.X)
 
-    def with_outputs(self, y: AnyRows | None) -> "Block":
+    def with_outputs(self, y: AnyRows | None) -> Block:
         """Return the same inputs with other outputs.
 
         Parameters
@@ -55,7 +62,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         """
         return Block(self.X, y, self.feature_names)
 
-    def aligned(self, names: Sequence[str] | None, where: str) -> "Block":
+    def aligned(self, names: Sequence[str] | None, where: str) -> Block:
         """Order columns by name.
 
         Parameters
@@ -80,14 +87,14 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         return Block(select_columns(self.X, self.feature_names, names), self.y, names)
 
 
-def n_rows(X: Any) -> int:
+def n_rows(X: Rows) -> int:
     """Number of rows."""
     if hasattr(X, "shape"):
         return X.shape[0]
     return len(X)
 
 
-def is_frame(X: object) -> bool:
+def is_frame(X: object) -> TypeGuard[DataFrame]:
     """Tell whether X is a data frame of pandas or polars."""
     return hasattr(X, "to_numpy") and hasattr(X, "columns") and hasattr(X, "dtypes")
 
@@ -119,15 +126,15 @@ def check_columns(names: Sequence[str] | None, needed: Sequence[str] | None, whe
         )
 
 
-def select_columns(X: Any, names: Sequence[str], ordered: Sequence[str]) -> Any:
-    """Order the columns of an array or sparse matrix by name; return a list of dicts unchanged."""
-    if isinstance(X, list) or list(names) == list(ordered):
+def select_columns(X: Rows, names: Sequence[str], ordered: Sequence[str]) -> Rows:
+    """Order the columns of an array or sparse matrix by name; return lists of rows unchanged."""
+    if isinstance(X, (list, tuple)) or list(names) == list(ordered):
         return X
     positions = {name: j for j, name in enumerate(names)}
     return X[:, [positions[name] for name in ordered]]
 
 
-def as_rows(rows: Any) -> Any:
+def as_rows(rows: Rows) -> Any:
     """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
@@ -144,7 +151,7 @@ def take(block: Block, chosen: slice | np.ndarray) -> Block:
     return Block(take_rows(block.X, chosen), y, block.feature_names)
 
 
-def take_rows(rows: Any, chosen: slice | np.ndarray) -> Any:
+def take_rows(rows: Rows, chosen: slice | np.ndarray) -> Any:
     """Select rows of an array, sparse matrix, list, treebank, or data frame of pandas."""
     if isinstance(rows, (list, tuple)):
         if isinstance(chosen, slice):

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl._messages import listed
-from omkl.data.blocks import Block, is_frame, take_rows
+from omkl.data.blocks import Block, Rows, is_frame, take_rows
+from omkl.data.files import FileName
 from omkl.exceptions import DataFileError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pyarrow
+    from pandas import DataFrame, Series
+    from pandas.api.extensions import ExtensionDtype
 
 #: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
 LARGEST = 1e100
 #: Types of dates, times and durations.
 TIMES_OF_PYTHON = (datetime.date, datetime.time, datetime.timedelta)
+TIME_TYPES = (*TIMES_OF_PYTHON, np.datetime64, np.timedelta64)
 
 
-def column_labels(X: Any) -> list:
+def column_labels(X: DataFrame | pyarrow.Table) -> list:
     """Return the labels of the columns of a data frame, or of a table of Arrow.
 
     Raises InputError if there are no columns, or several of the same name, or only some labels are
@@ -59,7 +64,7 @@ def column_names(X: Any) -> list[str] | None:
     return None
 
 
-def is_time(dtype: Any) -> bool:
+def is_time(dtype: np.dtype | ExtensionDtype) -> bool:
     """Tell whether a dtype of pandas or polars is a date, time or duration."""
     if hasattr(dtype, "is_temporal"):
         return dtype.is_temporal()
@@ -78,39 +83,48 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def arrow_array(values: list) -> pyarrow.Array:
-    """Convert objects to an array of Arrow; raise InputError if they are of different kinds."""
-    with _converting():
+def arrow_array(values: list, name: Hashable) -> pyarrow.Array:
+    """Convert the objects of a column to an array of Arrow.
+
+    Raise InputError if they are of different kinds, or of one that Arrow lacks.
+    """
+    with _converting(f"Column {name!r} of X"):
         return import_pyarrow().array(values, from_pandas=True)
 
 
-def as_table(X: object) -> pyarrow.Table:
+def as_table(X: DataFrame) -> pyarrow.Table:
     """Convert a data frame to a table of Arrow."""
-    with _converting():
+    with _converting("The data frame has a column that"):
         if hasattr(X, "to_arrow"):
             return X.to_arrow()
         return import_pyarrow().Table.from_pandas(X, preserve_index=False)
 
 
 @contextmanager
-def _converting() -> Iterator[None]:
-    """Raise InputError if Arrow cannot convert a column of a data frame."""
+def _converting(subject: str) -> Iterator[None]:
+    """Raise InputError with this subject if Arrow cannot convert a column."""
     try:
         yield
     except (import_pyarrow().ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).strip().rstrip(".")[:200]
-        raise InputError(
-            f"The data frame has a column that cannot be converted: {reason}."
-        ) from None
+        raise InputError(f"{subject} cannot be converted: {reason}.") from None
 
 
-def times_as_days(X: Any) -> Any:
-    """Convert dates, times and durations in an array to days, and NA of pandas to None.
+def times_as_days(X: Rows) -> Any:
+    """Convert dates, times and durations in rows to days, and NA of pandas to None.
 
-    Other objects are returned unchanged.
+    Lists of rows become arrays, unless they hold text or differ in length. Other objects are
+    returned unchanged.
     """
+    if isinstance(X, (list, tuple)):
+        with suppress(ValueError, OverflowError):
+            rows = np.asarray(X)
+            if rows.dtype.kind not in "SU":
+                X = rows
     if not isinstance(X, np.ndarray):
         return X
+    if X.ndim == 1 and isinstance(next(iter(X), None), Mapping):
+        raise InputError("Rows that are dicts must be in a list, not in a tuple or an array.")
     if X.dtype.kind in "Mm":
         durations = X
         if X.dtype.kind == "M":
@@ -121,7 +135,7 @@ def times_as_days(X: Any) -> Any:
     columns = list(X.T)
     for j, column in enumerate(columns):
         if any(isinstance(value, TIMES_OF_PYTHON) for value in column):
-            array = arrow_array(column.tolist())
+            array = arrow_array(column.tolist(), j)
             if import_pyarrow().types.is_temporal(array.type):
                 columns[j] = days(array).to_numpy(zero_copy_only=False)
         elif any(type(value).__name__ == "NAType" for value in column):
@@ -131,7 +145,7 @@ def times_as_days(X: Any) -> Any:
     return np.column_stack(columns)
 
 
-def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
+def are_known_columns(X: Rows, learned: Mapping[str, Any]) -> bool:
     """Tell whether X is a valid array of the columns of a model.
 
     If so, the slower checks of scikit-learn are skipped. ``learned`` holds the attributes of the
@@ -148,7 +162,7 @@ def are_known_columns(X: object, learned: Mapping[str, object]) -> bool:
     return float(X.min()) >= -LARGEST and float(X.max()) <= LARGEST
 
 
-def is_column(y: Any, n: int) -> bool:
+def is_column(y: ArrayLike, n: int) -> bool:
     """Tell whether y is an array of n targets that scikit-learn would accept."""
     if type(y) is not np.ndarray or y.shape != (n,):
         return False
@@ -157,17 +171,10 @@ def is_column(y: Any, n: int) -> bool:
     return y.dtype.kind in "biuU"
 
 
-def check_unmasked(values: object, name: str) -> None:
+def check_unmasked(values: Rows, name: str) -> None:
     """Raise InputError if entries of a masked array are masked."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{name} must have no masked entries: fill them, or leave them out.")
-
-
-def check_real(values: Any, name: str) -> None:
-    """Raise InputError if an array or sparse matrix holds complex numbers."""
-    dtype = getattr(values, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind == "c":
-        raise InputError(f"Complex data not supported: {name} must hold real numbers, got {dtype}.")
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
@@ -179,7 +186,7 @@ def text_array(texts: Sequence[str]) -> np.ndarray:
     return np.array(texts)
 
 
-def plain_targets(y: Any) -> Any:
+def plain_targets(y: Rows) -> Any:
     """Convert nullable and categorical targets of pandas to NumPy arrays.
 
     Integer classes stay integers.
@@ -191,8 +198,7 @@ def plain_targets(y: Any) -> Any:
         return np.column_stack([plain_targets(y[name]) for name in y.columns])
     dtype = getattr(y, "dtype", None)
     if dtype is None:
-        is_text = isinstance(y, (list, tuple)) and all(isinstance(label, str) for label in y)
-        if is_text and y:
+        if isinstance(y, (list, tuple)) and y and all(isinstance(label, str) for label in y):
             return text_array(y)
         return y
     rows_without = _rows_without_target(y)
@@ -209,7 +215,7 @@ def plain_targets(y: Any) -> Any:
     return y
 
 
-def _rows_without_target(y: Any) -> np.ndarray:
+def _rows_without_target(y: np.ndarray | Series) -> np.ndarray:
     """Return the positions of missing targets in an array or a series."""
     if hasattr(y, "isna"):
         return np.flatnonzero(y.isna())
@@ -221,12 +227,16 @@ def _rows_without_target(y: Any) -> np.ndarray:
     return np.empty(0)
 
 
-def check_rows(X: Any) -> None:
-    """Raise InputError if entries are masked or complex, or records, or a matrix is damaged."""
+def check_rows(X: Rows) -> None:
+    """Raise InputError for masked, complex and structured entries, and for damaged matrices."""
     check_unmasked(X, "X")
-    check_real(X, "X")
-    if isinstance(X, np.ndarray) and X.dtype.names is not None:
+    dtype = getattr(X, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind == "c":
+        raise InputError(f"Complex data not supported: X must hold real numbers, got {dtype}.")
+    if isinstance(dtype, np.dtype) and dtype.names is not None:
         raise InputError("X must not be an array of records: make a data frame of it.")
+    if isinstance(X, np.matrix):
+        raise InputError("X must not be a matrix of NumPy: make an array of it by np.asarray.")
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
         try:
             X.check_format()  # compiled code does not check that indices are in bounds
@@ -234,7 +244,7 @@ def check_rows(X: Any) -> None:
             raise InputError(f"X is a damaged {X.format} matrix: {error}.") from None
 
 
-def with_unique_entries(X: Any) -> Any:
+def with_unique_entries(X: np.ndarray | sparse.csr_array) -> np.ndarray | sparse.csr_array:
     """Return a copy of a sparse matrix with duplicate entries summed and indices sorted."""
     if sparse.issparse(X) and not X.has_canonical_format:
         X = X.copy()
@@ -282,8 +292,6 @@ class Columns:
         Name of the table in messages.
     named : bool
         Whether columns have names in the data; otherwise blocks have no feature names.
-    as_dicts : bool
-        Make dicts even if all columns are numbers.
 
     Attributes
     ----------
@@ -299,26 +307,21 @@ class Columns:
         schema: pyarrow.Schema,
         target: str | int | None = None,
         columns: Sequence[str] | None = None,
-        where: object = "The data frame",
+        where: FileName = "The data frame",
         named: bool = True,
-        as_dicts: bool = False,
     ) -> None:
         self._takes_all = columns is None
         names = schema.names
         if isinstance(target, int):
-            is_position = -len(names) <= target < len(names)
-            if is_position:
+            if -len(names) <= target < len(names):
                 target = names[target]
             else:
                 target = str(target)
         self.target = target
         if columns is None:
-            columns = [name for name in names if name != self.target]
+            columns = [name for name in names if name != target]
         self.names = list(columns)
-        if self.target is None:
-            self.all_names = self.names
-        else:
-            self.all_names = [*self.names, self.target]
+        self.all_names = [name for name in (*self.names, target) if name is not None]
         self._named = named
         flaw = _count_flaw(self.all_names, names)
         if not self.names or self.target in self.names:
@@ -326,7 +329,7 @@ class Columns:
         if flaw:
             raise InputError(f"{where} has {flaw}; its columns are {listed(names)}.")
         self.kinds = {name: self._kind(schema.field(name), where) for name in self.all_names}
-        self.makes_dicts = as_dicts or any(self.kinds[name] == "string" for name in self.names)
+        self.makes_dicts = any(self.kinds[name] == "string" for name in self.names)
         #: Length of the lists in each column of vectors.
         self._widths: dict[str, int] = {}
 
@@ -350,7 +353,7 @@ class Columns:
                 names += [f"{name}[{i}]" for i in range(self._widths[name])]
         return names
 
-    def check_names(self, names: Sequence[str], where: object) -> None:
+    def check_names(self, names: Sequence[str], where: FileName) -> None:
         """Raise DataFileError unless another table has the same columns.
 
         Other columns are left out if the user has chosen columns.
@@ -362,7 +365,7 @@ class Columns:
         if flaw:
             raise DataFileError(f"{where} has {flaw}: all tables need the columns of the first.")
 
-    def check(self, schema: pyarrow.Schema, where: object) -> None:
+    def check(self, schema: pyarrow.Schema, where: FileName) -> None:
         """Raise DataFileError unless another table has the same columns, of the same kinds."""
         self.check_names(schema.names, where)
         for name in self.all_names:
@@ -377,7 +380,7 @@ class Columns:
                     f"but in the first table {first_kind}s."
                 )
 
-    def _kind(self, field: pyarrow.Field, where: object) -> str:
+    def _kind(self, field: pyarrow.Field, where: FileName) -> str:
         """Return the kind of a column; raise InputError if its type is none of them."""
         types = import_pyarrow().types
         type = field.type

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from omkl._components import warn_caller
 from omkl._messages import listed
 from omkl.data.frames import (
     LARGEST,
+    TIME_TYPES,
     Columns,
     arrow_array,
     as_table,
@@ -27,6 +27,11 @@ from omkl.data.frames import (
 )
 from omkl.exceptions import DataWarning, InputError
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pandas import Series
+    from pandas.api.extensions import ExtensionDtype
+
 #: Kinds of columns. Numbers may be missing (NaN), and so may dates and durations, in days.
 NUMBERS = "numbers"
 DATES = "dates"
@@ -37,6 +42,8 @@ TEXT = "text"
 VECTORS = "vectors"
 #: Text in which nearly every row has its own value. Models do not learn from it.
 IDENTIFIER = "identifier"
+#: Kinds whose values are strings.
+TEXTS = (TEXT, IDENTIFIER)
 
 #: Least number of rows, and of distinct values per row, of a column that identifies rows.
 FEWEST_ROWS = 20
@@ -45,14 +52,6 @@ LEAST_DISTINCT = 0.9
 ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}")
 #: Types of values that are numbers.
 NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating, decimal.Decimal)
-#: Types of dates and durations.
-TIME_TYPES = (
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    np.datetime64,
-    np.timedelta64,
-)
 
 
 class Column(NamedTuple):
@@ -60,97 +59,88 @@ class Column(NamedTuple):
 
     Attributes
     ----------
-    name : object
-        Usually a string.
+    name : str or another label of a data frame
     kind : str
         One of the constants above.
     values : array of n floats, or (n, k) for vectors, or list of n strings or None
     """
 
-    name: Any
+    name: Hashable
     kind: str
     values: Any
 
     @property
     def is_text(self) -> bool:
         """True if the values are strings."""
-        return self.kind in (TEXT, IDENTIFIER)
+        return self.kind in TEXTS
 
 
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def read_series(series: Any, name: Any, learned: str | None = None) -> Column:
+def read_series(series: Series, name: Hashable, learned: str | None = None) -> Column:
     """Read a column of a data frame of pandas or polars.
 
     Parameters
     ----------
     series : series of pandas or polars
-    name : object
+    name : label of the data frame
     learned : str, optional
         Kind of the column in training. Numbers and categories in a column that held text are text.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If the column mixes text with other values, holds complex numbers or objects that are no
-        numbers, or is of another kind than in training.
+        If the column mixes text with other values, or holds complex numbers or objects that are no
+        numbers.
     """
     has_categories = hasattr(series.dtype, "categories")
-    if learned in (TEXT, IDENTIFIER) or has_categories:
-        texts = _texts_of(series.to_list(), name, has_categories)
-        kind = TEXT
-        if learned == IDENTIFIER:
-            kind = IDENTIFIER
-        column = Column(name, kind, texts)
-    elif is_number(series.dtype):
-        column = Column(name, NUMBERS, _floats_of(series))
-    elif is_time(series.dtype):
-        column = _read_arrow(as_table(series.to_frame()).column(0).combine_chunks(), name)
-    else:
-        column = _read_objects(series.to_list(), name, learned)
-    return _of_kind(column, learned)
+    is_text = has_categories or learned in TEXTS
+    if not is_text and is_number(series.dtype):
+        return Column(name, NUMBERS, _floats_of(series))
+    if not is_text and is_time(series.dtype):
+        return _read_times_or_lists(as_table(series.to_frame()).column(0).combine_chunks(), name)
+    return read_values(series.to_list(), name, learned, has_categories)
 
 
-def read_arrow(array: Any, name: str, learned: str | None = None) -> Column:
+def read_arrow(array: pyarrow.Array, name: str, learned: str | None = None) -> Column:
     """Read an array of Arrow, as :func:`read_series` does a series."""
     types = import_pyarrow().types
     has_categories = types.is_dictionary(array.type)
-    is_list = types.is_nested(array.type)
-    if learned in (TEXT, IDENTIFIER) or has_categories:
-        texts = _texts_of(array.to_pylist(), name, has_categories)
-        kind = TEXT
-        if learned == IDENTIFIER:
-            kind = IDENTIFIER
-        column = Column(name, kind, texts)
-    elif types.is_integer(array.type) or types.is_floating(array.type):
-        column = Column(name, NUMBERS, _floats_of_arrow(array))
-    elif types.is_temporal(array.type) or is_list:
-        column = _read_arrow(array, name)
-    else:
-        column = _read_objects(array.to_pylist(), name, learned)
-    return _of_kind(column, learned)
+    if not has_categories and learned not in TEXTS:
+        if types.is_integer(array.type) or types.is_floating(array.type):
+            return Column(name, NUMBERS, _floats_of_arrow(array))
+        if types.is_temporal(array.type) or types.is_nested(array.type):
+            return _read_times_or_lists(array, name)
+    return read_values(array.to_pylist(), name, learned, has_categories)
 
 
-def read_values(values: list, name: Any, learned: str | None = None) -> Column:
+def read_values(
+    values: list, name: Hashable, learned: str | None = None, has_categories: bool = False
+) -> Column:
     """Read a column of Python objects, as :func:`read_series` does a series."""
-    if learned in (TEXT, IDENTIFIER):
-        return Column(name, learned, _texts_of(values, name, has_categories=False))
-    return _of_kind(_read_objects(values, name, learned), learned)
+    if learned in TEXTS:
+        return Column(name, learned, _texts_of(values, name, has_categories))
+    if has_categories:
+        return Column(name, TEXT, _texts_of(values, name, has_categories))
+    return _read_objects(values, name, learned)
 
 
-def _of_kind(column: Column, learned: str | None) -> Column:
+def of_kind(column: Column, learned: str | None) -> Column:
     """Return the column if it is of the kind in training; raise InputError otherwise."""
-    if learned in (None, column.kind) or _is_empty(column):
-        return column
-    if column.is_text:
-        refuse_text(column)
+    if learned not in (None, column.kind) and not _is_empty(column):
+        if column.is_text:
+            refuse_text(column)
+        refuse_kind(column.name, learned, column.kind)
+    return column
+
+
+def refuse_kind(name: Hashable, learned: str, kind: str) -> NoReturn:
+    """Raise InputError for a column that is of another kind than in training."""
     needed = learned
     if learned == NUMBERS:
         needed = "finite numbers"
-    raise InputError(
-        f"Column {column.name!r} of X must hold {needed}, as in training, got {column.kind}."
-    )
+    raise InputError(f"Column {name!r} of X must hold {needed}, as in training, got {kind}.")
 
 
 def refuse_text(column: Column) -> NoReturn:
@@ -159,7 +149,7 @@ def refuse_text(column: Column) -> NoReturn:
     _refuse(column.name, column.values[row], row)
 
 
-def _refuse(name: Any, value: object, row: int) -> NoReturn:
+def _refuse(name: Hashable, value: object, row: int) -> NoReturn:
     raise InputError(
         f"Column {name!r} of X must hold finite numbers, got {value!r:.40} in row {row}."
     )
@@ -172,22 +162,20 @@ def _is_empty(column: Column) -> bool:
     return bool(np.isnan(column.values).all())
 
 
-def is_number(dtype: Any) -> bool:
+def is_number(dtype: np.dtype | ExtensionDtype) -> bool:
     """Tell whether a data type of pandas or polars is numeric."""
     if hasattr(dtype, "is_numeric"):
         return dtype.is_numeric()
     return dtype.kind in "biuf"
 
 
-def _floats_of(series: Any) -> np.ndarray:
+def _floats_of(series: Series) -> np.ndarray:
     """Return numbers as floats; single precision stays."""
     is_single = "float32" in str(series.dtype).lower()
-    if is_single:
-        return np.asarray(series, dtype=np.float32)
-    return np.asarray(series, dtype=np.float64)
+    return np.asarray(series, dtype=np.float32 if is_single else np.float64)
 
 
-def _floats_of_arrow(array: Any) -> np.ndarray:
+def _floats_of_arrow(array: pyarrow.Array) -> np.ndarray:
     """Return numbers of Arrow as floats, NaN where they are missing; single precision stays."""
     pyarrow = import_pyarrow()
     if not pyarrow.types.is_float32(array.type):
@@ -195,7 +183,7 @@ def _floats_of_arrow(array: Any) -> np.ndarray:
     return array.to_numpy(zero_copy_only=False)
 
 
-def _texts_of(values: list, name: Any, has_categories: bool) -> list[str | None]:
+def _texts_of(values: list, name: Hashable, has_categories: bool) -> list[str | None]:
     """Return the values as strings, and None where they are missing."""
     texts: list[str | None] = []
     for row, value in enumerate(values):
@@ -216,7 +204,7 @@ def _is_absent(value: object) -> bool:
     return not isinstance(value, (str, list, tuple, np.ndarray)) and is_missing(value)
 
 
-def _read_objects(values: list, name: Any, learned: str | None) -> Column:
+def _read_objects(values: list, name: Hashable, learned: str | None) -> Column:
     """Read a column whose data type does not say what it holds."""
     present = [row for row, value in enumerate(values) if not _is_absent(value)]
     texts = [row for row in present if isinstance(values[row], str)]
@@ -225,16 +213,15 @@ def _read_objects(values: list, name: Any, learned: str | None) -> Column:
             _refuse(name, values[texts[0]], texts[0])
         strings = [None if _is_absent(value) else str(value) for value in values]
         return _read_texts(strings, name, learned)
-    types = {type(values[row]) for row in present}
-    if all(issubclass(type_of_value, NUMBER_TYPES) for type_of_value in types):
+    if all(isinstance(values[row], NUMBER_TYPES) for row in present):
         return Column(name, NUMBERS, _numbers_of(values, present, name))
     for row in present:
         if isinstance(values[row], (complex, np.complexfloating)):
             _refuse(name, values[row], row)
-    return _read_arrow(arrow_array(values), name)
+    return _read_times_or_lists(arrow_array(values, name), name)
 
 
-def _numbers_of(values: list, present: list[int], name: Any) -> np.ndarray:
+def _numbers_of(values: list, present: list[int], name: Hashable) -> np.ndarray:
     """Convert the values of some rows to floats; all others are NaN."""
     numbers = np.full(len(values), np.nan)
     for row in present:
@@ -248,7 +235,7 @@ def _numbers_of(values: list, present: list[int], name: Any) -> np.ndarray:
     return numbers
 
 
-def _read_texts(texts: list[str | None], name: Any, learned: str | None) -> Column:
+def _read_texts(texts: list[str | None], name: Hashable, learned: str | None) -> Column:
     """Read a column of strings: dates, if all are dates in ISO form and were not text before."""
     first = next(text for text in texts if text is not None)
     dates = None
@@ -278,16 +265,15 @@ def iso_days(texts: Sequence[str | None]) -> np.ndarray | None:
     return days(cells.cast(kind).combine_chunks()).to_numpy(zero_copy_only=False)
 
 
-def _read_arrow(array: Any, name: Any) -> Column:
-    """Read an array of Arrow: dates, durations or lists of numbers."""
+def _read_times_or_lists(array: pyarrow.Array, name: Hashable) -> Column:
+    """Read an array of Arrow that holds dates, durations or lists of numbers."""
     pyarrow = import_pyarrow()
     types = pyarrow.types
     if types.is_temporal(array.type) and not types.is_interval(array.type):
-        has_dates = types.is_timestamp(array.type) or types.is_date(array.type)
-        numbers = days(array).to_numpy(zero_copy_only=False)
-        if has_dates:
-            return Column(name, DATES, numbers)
-        return Column(name, DURATIONS, numbers)
+        kind = DURATIONS
+        if types.is_timestamp(array.type) or types.is_date(array.type):
+            kind = DATES
+        return Column(name, kind, days(array).to_numpy(zero_copy_only=False))
     table = pyarrow.table({str(name): array})
     rows = Columns(table.schema).block(table, "Data frame, row", range(len(array)), refuse_row).X
     return Column(name, VECTORS, rows)
@@ -341,7 +327,7 @@ def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
     return rows
 
 
-def warn_of_unknown(name: Any, unknown: Sequence[str]) -> None:
+def warn_of_unknown(name: Hashable, unknown: Sequence[str]) -> None:
     """Warn that a column of text holds values that a model does not know."""
     warn_caller(
         f"Column {name!r} of X has unknown values, which count as missing: {listed(unknown, 3)}.",
@@ -378,12 +364,10 @@ def encode_columns(
     """
     arrays: list[np.ndarray] = []
     categories_of_columns: list[list[str] | None] = []
-    for j, column in enumerate(columns):
-        names = None
-        if categories is not None:
-            names = categories[j]
+    learns = categories is None
+    for column, names in zip(columns, categories or [None] * len(columns)):
         if column.kind == TEXT:
-            if categories is None:
+            if learns:
                 names = sorted({text for text in column.values if text is not None})
             elif names is None:
                 refuse_text(column)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from omkl._messages import shown
-from omkl.data.blocks import Block, check_columns, is_frame, n_rows, select_columns
+from omkl.data.blocks import Block, Rows, check_columns, is_frame, n_rows, select_columns
 from omkl.data.frames import (
     check_rows,
     column_labels,
-    column_names,
     import_pyarrow,
     text_of,
     times_as_days,
 )
 from omkl.data.table_columns import (
-    IDENTIFIER,
     NUMBER_TYPES,
     TEXT,
+    TEXTS,
     Column,
+    of_kind,
     read_arrow,
     read_series,
     read_values,
@@ -28,6 +28,10 @@ from omkl.data.table_columns import (
     without_identifiers,
 )
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ class TrainingColumns:
     @property
     def have_text(self) -> bool:
         """True if a column held text."""
-        return any(kind in (TEXT, IDENTIFIER) for kind in self.kinds.values())
+        return any(kind in TEXTS for kind in self.kinds.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ class Table:
     @property
     def has_text(self) -> bool:
         """True if a column holds text."""
-        return any(kind in (TEXT, IDENTIFIER) for kind in self.kinds())
+        return any(kind in TEXTS for kind in self.kinds())
 
     @property
     def n_columns(self) -> int:
@@ -128,7 +132,8 @@ class Table:
                 values = self.array[:, j].tolist()
             else:
                 values = [row.get(name) for row in self.rows]
-            columns.append(read_values(values, name, training.kinds.get(name)))
+            kind = training.kinds.get(name)
+            columns.append(of_kind(read_values(values, name, kind), kind))
         return Table(names=names, columns=columns)
 
     def without_identifiers(self) -> Table:
@@ -145,7 +150,7 @@ class Table:
         return Table(names=self.names, rows=rows_of_columns(columns, as_dicts=True))
 
 
-def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") -> Table:
+def read_table(X: Rows | Block, like: TrainingColumns | None = None, where: str = "X") -> Table:
     """Read a table that a user passed.
 
     Columns with names are put in the order of training. Numbers of any type become floats. Dates,
@@ -174,7 +179,7 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
         column mixes text with other values, holds complex numbers or objects that are no numbers,
         or is of another kind than in training.
     """
-    if X is None or isinstance(X, Mapping):
+    if X is None or isinstance(X, (Mapping, Set)):
         raise InputError(f"{where} must be a table, got {shown(X)}.")
     training = like or TrainingColumns()
     if is_table(X):
@@ -183,29 +188,25 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
     if isinstance(X, Block):
         names = X.feature_names
         X = X.X
-    is_empty_list = isinstance(X, list) and not X
-    if is_empty_list:
+    if names is not None or isinstance(X, list):
         _check_not_empty(X, where)
-    are_dicts = is_list_of_dicts(X)
-    if are_dicts:
+    check_columns(names, training.names, where)
+    if is_list_of_dicts(X):
         _check_dicts(X)
-    if names is None and are_dicts:
-        return Table(rows=X)
-    check_rows(X)
-    if names is None:
-        if training.have_text:
+        if names is None:
+            return Table(rows=X)
+        table = Table(names=training.names or names, rows=_with_texts(X, training.kinds))
+        is_other_form = like is not None and not training.are_dicts
+    else:
+        check_rows(X)
+        if names is None and training.have_text:
             raise InputError(
                 f"{where} must be a data frame, as in training, where columns held text or "
                 "categories."
             )
-        return Table(array=times_as_days(X))
-    _check_not_empty(X, where)
-    check_columns(names, training.names, where)
-    ordered = training.names or names
-    if are_dicts:
-        table = Table(names=ordered, rows=_with_texts(X, training.kinds))
-        is_other_form = like is not None and not training.are_dicts
-    else:
+        if names is None:
+            return Table(array=times_as_days(X))
+        ordered = training.names or names
         table = Table(names=ordered, array=times_as_days(select_columns(X, names, ordered)))
         is_other_form = training.have_text or training.are_dicts
     if is_other_form:
@@ -213,7 +214,7 @@ def read_table(X: Any, like: TrainingColumns | None = None, where: str = "X") ->
     return table
 
 
-def is_table(X: object) -> bool:
+def is_table(X: object) -> TypeGuard[DataFrame]:
     """Tell whether X is a data frame of pandas or polars, or a table of Arrow."""
     if is_frame(X):
         return True
@@ -223,37 +224,38 @@ def is_table(X: object) -> bool:
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
 
 
-def is_list_of_dicts(X: object) -> bool:
+def is_list_of_dicts(X: object) -> TypeGuard[list[dict]]:
     """Tell whether X is a list whose first row is a dict."""
     return isinstance(X, list) and len(X) > 0 and isinstance(X[0], dict)
 
 
-def _read_frame(X: Any, training: TrainingColumns, where: str) -> Table:
+def _read_frame(X: DataFrame, training: TrainingColumns, where: str) -> Table:
     """Read a data frame, or a table of Arrow."""
     is_arrow = not is_frame(X)
     if is_arrow:
         X = _arrow_table(X, where)
     labels = column_labels(X)
-    names = column_names(X)
+    names = None
+    if isinstance(labels[0], str):
+        names = labels
     check_columns(names, training.names, where)
     _check_not_empty(X, where)
     if names is not None and training.names is not None:
-        labels = list(training.names)
+        names = list(training.names)
+        labels = names
     kinds = _kinds_of_labels(labels, names, training)
     columns = []
     for label, learned in zip(labels, kinds):
         if is_arrow:
-            array = X.column(label).combine_chunks()
-            columns.append(read_arrow(array, label, learned))
+            column = read_arrow(X.column(label).combine_chunks(), label, learned)
         else:
-            columns.append(read_series(X[label], label, learned))
-    if names is None:
-        return Table(columns=columns)
-    return Table(names=labels, columns=columns)
+            column = read_series(X[label], label, learned)
+        columns.append(of_kind(column, learned))
+    return Table(names=names, columns=columns)
 
 
-def _arrow_table(X: Any, where: str) -> Any:
-    """Return an object that exports columns as a table of Arrow."""
+def _arrow_table(X: DataFrame, where: str) -> pyarrow.Table:
+    """Convert an object that exports columns to a table of Arrow."""
     pyarrow = import_pyarrow()
     try:
         return pyarrow.table(X)
@@ -271,7 +273,7 @@ def _kinds_of_labels(
     return kinds + [None] * (len(labels) - len(kinds))
 
 
-def _check_not_empty(X: Any, where: str) -> None:
+def _check_not_empty(X: Rows, where: str) -> None:
     """Raise InputError if a table has no rows."""
     if not n_rows(X):
         raise InputError(f"{where} must have at least one row, got none.")

@@ -21,7 +21,13 @@ from omkl.estimators.options import EarlyStopping, OptionsOr, Passes
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.training import Plan, Run, RunOptions, Task, held_out_part, warn_of_evidence
-from omkl.estimators.validation import Constraint, Number, OneOf, check_parameters
+from omkl.estimators.validation import (
+    Constraint,
+    Number,
+    OneOf,
+    check_parameters,
+    restoring_columns,
+)
 from omkl.exceptions import InputError
 from omkl.groups.expansions.kernel import KernelBank
 from omkl.losses.structured import StructuredLoss
@@ -158,8 +164,16 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
         ``validation`` is a pair (X, y) for early stopping; by default, a part of the training data
-        is held out. Returns the examples for early stopping, or None without early stopping.
+        is held out. Returns the examples for early stopping, or None without early stopping. After
+        an error, the estimator is as it was.
         """
+        with restoring_columns(self):
+            return self._train_anew(task, data, validation, options)
+
+    def _train_anew(
+        self, task: Task, data: TrainingBlock, validation: object, options: RunOptions
+    ) -> Examples | None:
+        """Train a new model; see :meth:`_train`."""
         started = time.perf_counter()
         are_collections = is_collection(*data)
         stream = None

@@ -177,9 +177,9 @@ def checked_arrays(
         checks["ensure_all_finite"] = "allow-nan"
     try:
         checked = validate_data(validated, encoded, *y, reset=is_new, **checks)
-    except (TypeError, ValueError) as error:
-        # names the column, unlike scikit-learn, which has an error of its own for other objects
-        if isinstance(error, ValueError) or _holds_complex(encoded):
+    except (TypeError, ValueError, OverflowError) as error:
+        # scikit-learn requires its own error for dicts in an array, and ours names the column
+        if "not 'dict'" not in str(error):
             _refuse_column(encoded, names, fills)
         raise
     numbers = checked
@@ -311,13 +311,6 @@ def _first_wrong_row(column: np.ndarray, may_lack: bool) -> int:
         if not _is_finite(value) and not is_accepted_gap:
             return row
     return 0
-
-
-def _holds_complex(X: Any) -> bool:
-    """Tell whether an array of objects holds complex numbers."""
-    if not isinstance(X, np.ndarray) or not X.dtype.hasobject:
-        return False
-    return any(isinstance(value, (complex, np.complexfloating)) for value in X.flat)
 
 
 def _name(names: Sequence[str] | None, j: int) -> str:

@@ -21,6 +21,7 @@ from omkl.features.views import (
     FlatTokens,
     TokenData,
     View,
+    kinds_of_times,
     numbers_of,
     stacked,
 )
@@ -83,6 +84,8 @@ class Encoder:
     numbers : list of str or None
         Keys of dicts whose numbers are the columns of the entry
         :data:`~omkl.features.views.COLUMNS`; None for arrays.
+    times : dict of str to str
+        Kinds of those of these keys that held dates or durations in training.
     scales : dict of str to ColumnScales
         Scales of the columns of entries, for kernels on standardized columns and for missing
         numbers.
@@ -108,6 +111,7 @@ class Encoder:
         self.vocabulary: Vocabulary | None = None
         self.shapes: dict[str, int] = {}
         self.numbers: list[str] | None = None
+        self.times: dict[str, str] = {}
         self.scales: dict[str, ColumnScales] = {}
         self.names: list[str] | None = None
         self._word_encoder: WordEncoder | None = None
@@ -154,6 +158,7 @@ class Encoder:
             self.numbers = self._columns_of_dicts(data, kernels)
             if self.numbers:
                 self.shapes[COLUMNS] = len(self.numbers)
+                self.times = kinds_of_times(tokens, self.numbers)
         if kernels is None:
             kernels = self._default_kernels(data)
         if not isinstance(tokens, list):
@@ -434,7 +439,7 @@ class Encoder:
         """Return the arrays of entries that kernels use, by name."""
         arrays = {}
         if self.numbers:
-            table = numbers_of(tokens, self.numbers)
+            table = numbers_of(tokens, self.numbers, self.times)
             arrays[COLUMNS] = table
             if self.missing == "error" and np.isnan(table).any():
                 for key in self.numbers:
@@ -467,6 +472,7 @@ class Encoder:
             "scales": list(self.scales),
             "names": self.names,
             "numbers": self.numbers,
+            "times": self.times,
             "missing": self.missing,
             "keys": keys,
             "lexicons": list(self.lexicons),
@@ -487,6 +493,7 @@ class Encoder:
         encoder.shapes = packed["shapes"]
         encoder.names = packed["names"]
         encoder.numbers = packed["numbers"]
+        encoder.times = packed["times"]
         for key in packed["scales"]:
             encoder.scales[key] = ColumnScales.from_state(arrays[f"scales/{key}"])
         encoder.lexicons = unpack_lexicons(packed["lexicons"], arrays)

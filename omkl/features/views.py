@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 
 from omkl._messages import shown
 from omkl.data.frames import is_missing
+from omkl.data.table_columns import DATES, DURATIONS, refuse_kind
+from omkl.data.table_columns import NUMBERS as NUMERIC
 from omkl.exceptions import InputError
 from omkl.features.scales import ColumnScales
 from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS
@@ -213,17 +215,42 @@ class Entries(NamedTuple):
     missing: np.ndarray | None
 
 
-def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.ndarray:
+def kinds_of_times(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, str]:
+    """Return the kind of each key of dicts whose first value is a date or a duration."""
+    kinds = {}
+    for key in keys:
+        kinds_of_values = (_kind(row.get(key)) for row in rows)
+        first = next(filter(None, kinds_of_values), NUMERIC)
+        if first != NUMERIC:
+            kinds[key] = first
+    return kinds
+
+
+def _kind(value: object) -> str | None:
+    """Return the kind of a number, a date or a duration; None for missing and other values."""
+    if not isinstance(value, NUMBERS_AND_TIMES) or is_missing(value):
+        return None
+    if isinstance(value, (timedelta, np.timedelta64)):
+        return DURATIONS
+    if isinstance(value, TIMES):
+        return DATES
+    return NUMERIC
+
+
+def numbers_of(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], kinds: Mapping[str, str]
+) -> np.ndarray:
     """Return the numbers of dicts, (n, d), dates and durations in days; NaN where they are missing.
 
-    Raises InputError, which names the key and the row, for text and other values.
+    ``kinds`` are those of dates and durations in training. Raises InputError, which names the key
+    and the row, for text and other values.
     """
     width = len(keys)
     values: list[Any] = [row.get(key) for row in rows for key in keys]
-    if not set(map(type, values)) <= ORDINARY:
+    if kinds or not set(map(type, values)) <= ORDINARY:
         for j, key in enumerate(keys):
             column = values[j::width]
-            _refuse_text(column, key)
+            _check_kind(column, key, kinds.get(key, NUMERIC))
             values[j::width] = map(_number, column)
     with suppress(TypeError, ValueError, OverflowError):
         numbers = np.array(values, dtype=np.float64).reshape(len(rows), width)
@@ -235,13 +262,16 @@ def numbers_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> np.nda
     return np.hstack([stacked(present[j::width], key, 1) for j, key in enumerate(keys)])
 
 
-def _refuse_text(column: Sequence[Any], key: str) -> None:
-    """Raise InputError if a column of numbers holds text."""
+def _check_kind(column: Sequence[Any], key: str, learned: str) -> None:
+    """Raise InputError if a column holds text, or values of another kind than in training."""
     for row, value in enumerate(column):
         if isinstance(value, str):
             raise InputError(
                 f"Column {key!r:.80} of X must hold finite numbers, got {value!r:.40} in row {row}."
             )
+        kind = _kind(value)
+        if kind is not None and kind != learned:
+            refuse_kind(key, learned, kind)
 
 
 def _number(value: Any) -> Any:

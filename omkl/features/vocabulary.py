@@ -15,6 +15,7 @@ import reprlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -526,7 +527,8 @@ def _named_values(key: str, value: Value) -> Iterable[tuple[str | None, float]]:
         return ((NUMBER, float(value)),)
     if isinstance(value, dict):
         names = [name if name is NUMBER else str(name) for name in value]
-        return zip(names, map(float, value.values()))
+        with suppress(TypeError, ValueError, OverflowError):
+            return zip(names, list(map(float, value.values())))
     if isinstance(value, (set, frozenset)):
         value = sorted(value)
     if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):

@@ -3,6 +3,7 @@
 import datetime
 import functools
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,9 @@ def days(strings):
 
 #: Days of three months that tell the first class.
 WHEN = [f"2024-{1 + 4 * code:02d}-{1 + row % 28:02d}" for row, code in enumerate(CODES)]
+
+#: Date, number and class of each row.
+DATED = list(zip(days(WHEN).tolist(), SIZE, CODES))
 
 #: Columns from which every estimator learns the classes.
 LEARNED = {
@@ -480,6 +484,114 @@ def test_a_refused_fit_keeps_the_model(reader, start):
         with pytest.raises(ValueError, match=message):
             model.fit(table, y)
         assert_array_equal(scores_of(model, X), expected)
+
+
+@pytest.mark.parametrize("start", [*TABLES, "dicts"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_online_fit_that_is_refused_late_keeps_the_model(start, streamed):
+    X = TABLES.get(start)
+    if X is None:
+        X = dicts_of(NUMBERS)
+    model = READERS["online"]().fit(X, IS_FIRST)
+    expected = scores_of(model, X)
+    learned = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    infinite = pd.DataFrame({"k": np.where(CODES > 1, np.inf, SIZE), "l": MIXED["c"]})
+    for table, message in (
+        (infinite, "k.*finite"),
+        ([{"k": {"l": {"m": 1.0}}}] * N, "'k'"),
+        (NUMBERS.assign(b=np.inf), "finite"),
+    ):
+        examples = (table, IS_FIRST)
+        if streamed:
+            block = Block(table, IS_FIRST) if isinstance(table, list) else (table, IS_FIRST)
+            examples = (Stream.from_iterable([block]),)
+        with pytest.raises(InputError, match=message):
+            model.fit(*examples)
+        assert_array_equal(scores_of(model, X), expected)
+        for name, value in learned.items():
+            assert getattr(model, name) is value
+        assert {name for name in vars(model) if name.endswith("_")} == learned.keys()
+
+
+# ---- tables that are no tables, and values that are no numbers -----------------------------------
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (tuple(dicts_of(NUMBERS)), "Rows that are dicts must be in a list"),
+        (np.array(dicts_of(NUMBERS), dtype=object), "Rows that are dicts must be in a list"),
+        (np.matrix(NUMBERS.to_numpy()), "X must not be a matrix of NumPy"),
+        ({1.0, 2.0}, "X must be a table, got"),
+        ([[{1}, 2.0, 3.0]] * N, r"Column 0 of X must hold finite numbers, got \{1\} in row 0"),
+        ([[1.0, 10**400, 3.0]] * N, "Column 1 of X must hold finite numbers, got 1000"),
+        (np.array([[pd.Period("2024"), 1.0, 2.0]] * N), "Column 0 of X must hold finite numbers"),
+    ],
+    ids=["tuple", "array of dicts", "matrix", "set", "sets", "huge", "periods"],
+)
+def test_what_is_no_table_of_numbers_is_refused_in_one_sentence(reader, table, message):
+    model = model_of(reader, "numbers", "array")
+    for method in (READERS[reader]().fit, model.fit):
+        with pytest.raises(InputError, match=message):
+            method(table, IS_FIRST)
+    with pytest.raises(InputError, match=message):
+        model.predict(table)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_lists_of_rows_are_read_as_arrays_of_objects(reader):
+    rows = [[when, float(size), pd.NA if code else 1.0] for when, size, code in DATED]
+    model = READERS[reader]().fit(rows, IS_FIRST)
+    expected = scores_of(model, np.array(rows, dtype=object))
+    assert np.isfinite(expected).all()
+    assert_array_equal(scores_of(model, rows), expected)
+    assert_array_equal(scores_of(model, tuple(map(tuple, rows))), expected)
+
+
+@pytest.mark.parametrize("value", [pd.Period("2024-01"), Fraction(1, 3), pd.Interval(0, 1)])
+def test_columns_of_other_objects_are_refused_by_name(estimator, value):
+    objects_of_polars = pl.Series("c", [value] * N, dtype=pl.Object)
+    for frame in (
+        frame_of([value] * N),
+        pl.DataFrame([pl.Series("size", SIZE), objects_of_polars]),
+    ):
+        with pytest.raises(InputError, match="Column 'c' of X cannot be converted"):
+            estimator.fit(frame, IS_FIRST)
+
+
+#: Values of a key of dicts in training, of other kinds, and what the message says.
+KINDS_OF_KEYS = {
+    "dates for numbers": (CODES.tolist(), days(WHEN).tolist(), "finite numbers, as .* got dates"),
+    "days for numbers": (CODES.tolist(), days(WHEN).dt.date.tolist(), "finite .*, got dates"),
+    "durations for numbers": (
+        CODES.tolist(),
+        pd.Series(pd.to_timedelta(CODES, "D")).tolist(),
+        "finite numbers, as in training, got durations",
+    ),
+    "numbers for dates": (days(WHEN).tolist(), CODES.tolist(), "dates, as .*, got numbers"),
+    "durations for dates": (
+        [pd.NaT, *days(WHEN)[1:]],
+        pd.Series(pd.to_timedelta(CODES, "D")).tolist(),
+        "dates, as in training, got durations",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KINDS_OF_KEYS)
+def test_online_models_of_dicts_compare_the_kinds_of_keys(case, reloaded):
+    learned, others, message = KINDS_OF_KEYS[case]
+    X, other = ([{"c": v, "size": s} for v, s in zip(c, SIZE)] for c in (learned, others))
+    model = READERS["online"]().fit(X, IS_FIRST)
+    expected = model.decision_function(X)
+    missing = [row | {"c": None} for row in X]
+    for again in (model, reloaded(model)):
+        assert_array_equal(again.decision_function(X), expected)
+        assert np.isfinite(again.decision_function(missing)).all()
+        with pytest.raises(InputError, match=f"Column 'c' of X must hold {message}"):
+            again.predict(other)
+    with pytest.raises(InputError, match=f"Column 'c' of X must hold {message}"):
+        READERS["online"]().fit(X + other, np.append(IS_FIRST, IS_FIRST))
 
 
 # ---- dates as text -------------------------------------------------------------------------------
