@@ -134,25 +134,26 @@ def select_columns(X: Rows, names: Sequence[str], ordered: Sequence[str]) -> Row
     return X[:, [positions[name] for name in ordered]]
 
 
-def as_rows(rows: Rows) -> Any:
-    """Convert sparse matrices to CSR, and everything else but lists and treebanks to an array."""
+def as_rows(rows: AnyRows | None) -> Any:
+    """Convert sparse matrices to CSR, and all but lists, treebanks and None to an array."""
     if sparse.issparse(rows):
         return rows.tocsr()
-    if isinstance(rows, (np.ndarray, list, tuple)) or hasattr(rows, "concatenate"):
+    is_array_or_list = isinstance(rows, (np.ndarray, list, tuple))
+    if rows is None or is_array_or_list or hasattr(rows, "concatenate"):
         return rows
     return np.asarray(rows)
 
 
 def take(block: Block, chosen: slice | np.ndarray) -> Block:
     """Select examples by a slice (views, if possible) or an array of indices."""
-    y = None
-    if block.y is not None:
-        y = take_rows(block.y, chosen)
-    return Block(take_rows(block.X, chosen), y, block.feature_names)
+    X, y = block
+    return Block(take_rows(X, chosen), take_rows(y, chosen), block.feature_names)
 
 
-def take_rows(rows: Rows, chosen: slice | np.ndarray) -> Any:
-    """Select rows of an array, sparse matrix, list, treebank, or data frame of pandas."""
+def take_rows(rows: Rows | None, chosen: slice | np.ndarray) -> Any:
+    """Select rows of an array, sparse matrix, list, treebank, or data frame; None has none."""
+    if rows is None:
+        return None
     if isinstance(rows, (list, tuple)):
         if isinstance(chosen, slice):
             return list(rows[chosen])

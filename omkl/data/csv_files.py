@@ -116,9 +116,7 @@ def stream_csv(
     schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
     if plan.target == "":
-        place = "last column"
-        if first.names[-1] != "":
-            place = f"column {first.names.index('') + 1}"
+        place = f"column {first.names.index('') + 1}" if first.names[-1] else "last column"
         raise InputError(
             f"{first.path}: the {place} has no name, and cannot be the target: choose another one."
         )
@@ -129,15 +127,10 @@ def stream_csv(
             DataWarning,
         )
     types = {name: schema.field(name).type for name in plan.all_names}
-    opened = []
-    if is_pipe(first.path):  # a pipe cannot be opened again
-        opened = [first]
 
     def read(path: FileName, skipped: Skipped) -> Iterator[Block]:
-        is_opened = bool(opened) and path == first.path
-        if is_opened:
-            file = opened.pop()
-        else:
+        file = first
+        if path != first.path or not is_pipe(path):  # a pipe cannot be opened again
             file = _CSVFile(path, delimiter, header)
         if header:
             plan.check_names(file.names, path)
@@ -317,18 +310,14 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
     if can_cast(cells, number):
         return number
     if can_cast(cells, pyarrow.bool_()):
-        if is_target:
-            return text
-        return pyarrow.bool_()
+        return text if is_target else pyarrow.bool_()
     dates = date_type(cells)
     if dates is not None:
         return dates
     is_number = pyarrow.compute.match_substring_regex(cells, NUMBER)
     n_others = len(cells) - pyarrow.compute.sum(is_number).as_py()
     has_few_others = n_others < len(cells) / 2 and n_others <= max(1, len(cells) // 10)
-    if has_few_others:
-        return number
-    return text
+    return number if has_few_others else text
 
 
 def _cast(

@@ -35,7 +35,7 @@ def column_labels(X: DataFrame | pyarrow.Table) -> list:
     Raises InputError if there are no columns, or several of the same name, or only some labels are
     strings.
     """
-    labels = list(X.columns) if is_frame(X) else X.column_names
+    labels = _labels_of(X)
     if not labels:
         raise InputError("The data frame has no columns.")
     if len(set(labels)) < len(labels):
@@ -50,18 +50,22 @@ def column_labels(X: DataFrame | pyarrow.Table) -> list:
     return labels
 
 
-def column_names(X: Any) -> list[str] | None:
+def column_names(X: Rows | pyarrow.Table) -> list[str] | None:
     """Return the names of the columns of a data frame, or of a table of Arrow.
 
     Return None for other objects, and if names are no strings.
     """
-    is_arrow = hasattr(X, "column_names")
-    if not is_arrow and not is_frame(X):
-        return None
-    labels = X.column_names if is_arrow else list(X.columns)
+    labels = _labels_of(X)
     if labels and all(isinstance(label, str) for label in labels):
         return labels
     return None
+
+
+def _labels_of(X: Rows | pyarrow.Table) -> list:
+    """Return the labels of the columns of a data frame or a table of Arrow; none of an array."""
+    if is_frame(X):
+        return list(X.columns)
+    return getattr(X, "column_names", [])
 
 
 def is_time(dtype: np.dtype | ExtensionDtype) -> bool:
@@ -433,8 +437,7 @@ class Columns:
             valid = np.delete(np.arange(batch.num_rows), list(reasons))
         if isinstance(y, list):
             y = text_array([value or "" for value in y])
-        if y is not None:
-            y = y[valid]
+        y = take_rows(y, valid)
         if self.makes_dicts:
             return Block(take_rows(self._rows(values), valid), y, self.names)
         arrays = list(map(np.asarray, values.values()))
@@ -465,10 +468,7 @@ class Columns:
         if isinstance(column, pyarrow.DictionaryArray):
             column = _decoded(column, is_text)
         if str(column.type) == "null":
-            if is_text:
-                column = column.cast(pyarrow.string())
-            else:
-                column = column.cast(pyarrow.float64())
+            return column.cast(pyarrow.string() if is_text else pyarrow.float64())
         return column
 
     def _values(
@@ -549,12 +549,7 @@ def days(column: pyarrow.Array) -> pyarrow.DoubleArray:
     """Convert dates and times to days since 1970 in UTC, and times of day and durations to days."""
     pyarrow = import_pyarrow()
     type = column.type
-    if pyarrow.types.is_date32(type):
-        unit = "d"
-    elif pyarrow.types.is_date64(type):
-        unit = "ms"
-    else:
-        unit = type.unit
+    unit = {"date32[day]": "d", "date64[ms]": "ms"}.get(str(type)) or type.unit
     integers = pyarrow.int32() if type.bit_width == 32 else pyarrow.int64()
     counts = column.cast(integers).cast(pyarrow.float64(), safe=False)
     return pyarrow.compute.divide(counts, float(PER_DAY[unit]))

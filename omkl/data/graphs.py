@@ -83,9 +83,7 @@ class Graph:
         return self.layout.n_nodes
 
     def __repr__(self) -> str:
-        directed = ""
-        if self.directed:
-            directed = ", directed"
+        directed = ", directed" if self.directed else ""
         return f"Graph({len(self)} nodes, {len(self.edges)} edges{directed})"
 
     @property
@@ -140,19 +138,11 @@ def _attributes(kind: str, owners: Iterable[tuple[Any, dict]], name: str | None)
     """Return the attributes of nodes or edges, or one of them: arrays are stacked."""
     features: list[Any] = []
     for owner, attributes in owners:
-        if name is None:
-            is_absent = not attributes
-        else:
-            is_absent = name not in attributes
+        is_absent = not attributes if name is None else name not in attributes
         if is_absent:
-            what = "attributes"
-            if name:
-                what = f"attribute {name!r}"
+            what = f"attribute {name!r}" if name else "attributes"
             raise InputError(f"The {kind} {owner!r} of a networkx graph has no {what}.")
-        if name is None:
-            features.append(attributes)
-        else:
-            features.append(attributes[name])
+        features.append(attributes if name is None else attributes[name])
     if features and not isinstance(features[0], (str, dict, list)):
         return np.array([np.atleast_1d(vector) for vector in features])
     return features
@@ -177,10 +167,7 @@ def _check_edges(edges: np.ndarray, n: int, directed: bool) -> None:
     """Raise an InputError for an unknown node, a loop, or a double edge."""
     outside = ((edges < 0) | (edges >= n)).any(axis=1)
     loops = edges[:, 0] == edges[:, 1]
-    if directed:
-        ends = edges
-    else:
-        ends = np.sort(edges, axis=1)
+    ends = edges if directed else np.sort(edges, axis=1)
     codes = n * ends[:, 0] + ends[:, 1]
     repeated = np.ones(len(edges), dtype=bool)
     repeated[np.unique(codes, return_index=True)[1]] = False
@@ -354,9 +341,7 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
 
 def _numbers(features: Any) -> Any:
     """Convert rows of numbers to an array; keep other features."""
-    first = None
-    if isinstance(features, list) and features:
-        first = features[0]
+    first = features[0] if isinstance(features, list) and features else None
     if isinstance(first, list) and first and isinstance(first[0], (int, float)):
         return np.array(features, dtype=np.float64)
     return features

@@ -182,9 +182,9 @@ def stream_sequences(
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
 
-def tagged(sentence: Sentence) -> tuple[list[str], list[str | None]]:
-    """Return the words of a sentence and their UPOS tags, None for missing tags."""
-    tags = [None if tag == MISSING else tag for tag in sentence.upos]
+def tagged(sentence: Sentence, column: str = "upos") -> tuple[list[str], list[str | None]]:
+    """Return the words of a sentence and their tags, None for missing ones."""
+    tags = [None if tag == MISSING else tag for tag in getattr(sentence, column)]
     return sentence.forms, tags
 
 

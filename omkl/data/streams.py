@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -112,11 +112,8 @@ class Stream:
         self._is_spent = False
         self.block_size = block_size
         self.once = once
-        if feature_names is None:
-            self.feature_names = None
-        else:
-            self.feature_names = list(feature_names)
-        self._skipped = skipped
+        self.feature_names = feature_names
+        self._skipped = skipped or Skipped()
 
     def blocks(self, epoch: int = 0) -> Iterator[Block]:
         """Pass over the stream.
@@ -153,28 +150,19 @@ class Stream:
         x of a sparse matrix is a sparse matrix with one row.
         """
         for X, y in self.blocks():
-            n = n_rows(X)
             rows = X
             if sparse.issparse(X):
-                rows = (X[i : i + 1] for i in range(n))
-            if y is None:
-                targets = [None] * n
-            else:
-                targets = y
-            yield from zip(rows, targets)
+                rows = (X[i : i + 1] for i in range(X.shape[0]))
+            yield from zip(rows, repeat(None) if y is None else y)
 
     @property
     def skipped(self) -> int:
         """Number of records skipped so far by the latest pass, with ``on_error="skip"``."""
-        if self._skipped is None:
-            return 0
         return self._skipped.count
 
     @property
     def reasons(self) -> list[str]:
         """Reasons why the first skipped records were skipped, with file and line."""
-        if self._skipped is None:
-            return []
         return list(self._skipped.reasons)
 
     def shuffled(
@@ -255,9 +243,7 @@ class Stream:
         """
         table = read_table(X)
         rows = as_rows(table.values)
-        targets = None
-        if y is not None:
-            targets = as_rows(y)
+        targets = as_rows(y)
         examples = Block(rows, targets, table.names)
         n = n_rows(rows)
         flaw = ""
@@ -303,9 +289,8 @@ class Stream:
             once = "an iterator"
 
         def passes(epoch: int) -> Iterator[Block]:
-            if callable(examples):
-                return _grouped(iter(examples()), block_size)
-            return _grouped(iter(examples), block_size)
+            items = examples() if callable(examples) else examples
+            return _grouped(iter(items), block_size)
 
         return cls(passes, block_size, once=once)
 
@@ -317,7 +302,7 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
     if first is None:
         return
     items = chain([first], items)
-    if _is_table_with_targets(first):
+    if isinstance(first, tuple) and len(first) == 2 and is_table(first[0]):
         items = map(_block_of_table, items)
     elif not isinstance(first, Block):
         yield from grouped(items, size)
@@ -325,19 +310,11 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
     yield from regrouped(_aligned(items), size)
 
 
-def _is_table_with_targets(item: object) -> bool:
-    """Tell whether an item is a pair of a data frame, or a table of Arrow, and its targets."""
-    return isinstance(item, tuple) and len(item) == 2 and is_table(item[0])
-
-
-def _block_of_table(pair: tuple) -> Block:
+def _block_of_table(pair: tuple[Any, AnyRows | None]) -> Block:
     """Convert a table and its targets to a block."""
     X, y = pair
     table = read_table(X)
-    targets = None
-    if y is not None:
-        targets = as_rows(y)
-    return Block(table.values, targets, table.names)
+    return Block(table.values, as_rows(y), table.names)
 
 
 def _aligned(blocks: Iterable[Block]) -> Iterator[Block]:

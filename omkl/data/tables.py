@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omkl._messages import shown
 from omkl.data.blocks import Block, is_frame
@@ -25,6 +25,7 @@ from omkl.exceptions import InputError
 
 if TYPE_CHECKING:
     import pyarrow
+    from pandas import DataFrame
 
 #: First bytes of a Parquet file.
 PARQUET_START = b"PAR1"
@@ -121,14 +122,11 @@ def _open_dataset(paths: Sequence[FileName], folder: str | None) -> pyarrow.data
         )
         format = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=scan)
     system, keys = file_system(paths)
-    partitioning = None
-    if folder or system:
-        partitioning = "hive"
     return pyarrow.dataset.dataset(
         keys,
         format=format,
         filesystem=system,
-        partitioning=partitioning,
+        partitioning="hive" if folder or system else None,
         partition_base_dir=folder,
     )
 
@@ -167,7 +165,7 @@ def _naming_damage(path: FileName) -> Iterator[None]:
 
 
 def stream_frames(
-    frames: object,
+    frames: DataFrame | Iterable[DataFrame] | Callable[[], Any],
     target: str | int | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -221,16 +219,13 @@ def stream_frames(
         raise InputError(
             f"`frames` must be data frames, tables, or an iterable of them, not {shown(frames)}."
         )
-    has_schema = isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset))
     plan = None
-    if has_schema:
+    if isinstance(frames, (pyarrow.Table, pyarrow.RecordBatch, pyarrow.dataset.Dataset)):
         plan = Columns(frames.schema, target, columns)
 
     def read(name: str, skipped: Skipped) -> Iterator[Block]:
         nonlocal plan
-        made = frames
-        if callable(frames):
-            made = frames()
+        made = frames() if callable(frames) else frames
         if _is_table(made):
             made = [made]
         n_rows = 0
@@ -238,9 +233,7 @@ def stream_frames(
             if not _is_table(frame):
                 raise InputError(f"A data frame or a table was expected, got {shown(frame)}.")
             if isinstance(frame, pyarrow.dataset.Dataset):
-                names = None
-                if plan is not None:
-                    names = plan.all_names
+                names = None if plan is None else plan.all_names
                 reader = frame.scanner(columns=names, batch_size=BATCH).to_reader()
             else:
                 if is_frame(frame):
@@ -251,21 +244,19 @@ def stream_frames(
             plan.check(reader.schema, "A data frame")
             for batch in reader:
                 for low in range(0, batch.num_rows, BATCH):
-                    part = batch.slice(low, BATCH)
-                    numbers = range(n_rows, n_rows + part.num_rows)
-                    n_rows += part.num_rows
-                    yield plan.block(part, "Data frame, row", numbers, skipped.refuse)
+                    rows = batch.slice(low, BATCH)
+                    numbers = range(n_rows, n_rows + rows.num_rows)
+                    n_rows = numbers.stop
+                    yield plan.block(rows, "Data frame, row", numbers, skipped.refuse)
 
-    once = None
-    if isinstance(frames, (Iterator, pyarrow.RecordBatchReader)):
-        once = "an iterator of data frames"
+    reads_once = isinstance(frames, (Iterator, pyarrow.RecordBatchReader))
     return stream_files(
         ["The data frame"],
         read,
         block_size=block_size,
         on_error=on_error,
         feature_names=plan.feature_names if plan else None,
-        once=once,
+        once="an iterator of data frames" if reads_once else None,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,9 +46,7 @@ def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
     """Resolve the loss of a classifier or regressor; ``links`` accepts losses with a link."""
     loss = resolve(PointwiseLoss, estimator.loss, "loss")
     if loss.classifies != is_a_classifier(estimator) or (loss.has_link and not links):
-        kind = "regression"
-        if loss.classifies:
-            kind = "classification"
+        kind = "classification" if loss.classifies else "regression"
         if loss.has_link:
             kind = f"{kind} with a link"
         raise InputError(f"{type(estimator).__name__} takes no loss of {kind}, got {loss!r}.")
@@ -272,8 +271,8 @@ class Contrast(NamedTuple):
 def contrast(
     decoder: ClassDecoder | NumberDecoder,
     outputs: np.ndarray,
-    label: object,
-    against: object,
+    label: Hashable,
+    against: Hashable,
     target: int,
 ) -> Contrast:
     """Return the contrast to explain for a sample with outputs (P,).
@@ -303,31 +302,24 @@ def contrast(
 
 
 def _contrast_of_classes(
-    decoder: ClassDecoder, outputs: np.ndarray, label: object, against: object
+    decoder: ClassDecoder, outputs: np.ndarray, label: Hashable, against: Hashable
 ) -> Contrast:
     """Return the contrast of two classes; ``outputs`` are (P,)."""
     classes = decoder.classes
     members = classes.tolist()
     n_classes = len(classes)
-    if n_classes == 2:
-        scores = outputs
-    else:
-        scores = decoder.scores(outputs[None])[0]
 
-    def code_of(member: object) -> int:
+    def code_of(member: Hashable) -> int:
         if member not in members:
             names = ", ".join(map(repr, members[:5]))
             raise InputError(f"{member!r} is not one of the model's classes, {names}.")
         return members.index(member)
 
-    if label is not None:
-        chosen = code_of(label)
-    elif n_classes == 2:
-        chosen = int(scores[0] > 0)
-    else:
-        chosen = int(np.argmax(scores))
+    if label is None:
+        label = decoder.decode(outputs[None]).tolist()[0]
+    chosen = code_of(label)
     if against is None:
-        other = other_class(n_classes, scores, chosen)
+        other = other_class(n_classes, decoder.scores(outputs[None])[0], chosen)
     else:
         other = code_of(against)
     weights = np.zeros(len(outputs))
@@ -380,10 +372,7 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
         if len(distinct) < len(columns):
             return _groups_of_blocks(read_groups(groups, distinct), columns, distinct)
     if groups is None:
-        names = None
-        if columns is not None:
-            names = list(map(str, columns))
-        return ColumnNames(None, names)
+        return ColumnNames(None, None if columns is None else list(map(str, columns)))
     if isinstance(groups, dict):
         members = _positions(list(groups.values()), columns)
         return ColumnNames(members, list(groups))
@@ -398,9 +387,7 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
 
 def _positions(groups: Sequence, columns: Sequence[str] | None) -> list[list[int]]:
     """Convert groups, lists of positions or names of columns, to lists of positions."""
-    position: dict[str, int] = {}
-    if columns is not None:
-        position = {name: j for j, name in enumerate(columns)}
+    position = {name: j for j, name in enumerate(columns or ())}
     groups_of_positions = []
     for group in groups:
         is_valid = _has_members(group) and all(
@@ -428,15 +415,10 @@ def _groups_of_blocks(
         block_at = dict(enumerate(blocks))
         groups = []
         for members in of_names.groups:
-            group: list[int] = []
-            for j in members:
-                group += block_at.get(j, [NO_COLUMN])
-            groups.append(group)
+            blocks_of_group = [block_at.get(j, [NO_COLUMN]) for j in members]
+            groups.append(list(chain.from_iterable(blocks_of_group)))
         return of_names._replace(groups=groups)
-    if of_names.groups is None:
-        labels = np.arange(len(blocks))
-    else:
-        labels = of_names.groups
+    labels = np.arange(len(blocks)) if of_names.groups is None else of_names.groups
     if len(labels) != len(blocks):
         raise InputError(f"groups must have a label for each of the {len(blocks)} columns of X.")
     sizes = [len(block) for block in blocks]
@@ -454,16 +436,11 @@ def groups_of(model: BaseEstimator) -> ColumnNames:
         return read_groups(model.groups, columns)
     n_present = len(columns) - n_absent
     present = read_groups(model.groups, columns[:n_present])
-    names = None
-    if present.names is not None:
-        names = [*present.names, MISSING]
+    names = present.names and [*present.names, MISSING]
     if isinstance(present.groups, list):
         absent = list(range(n_present, len(columns)))
         return ColumnNames([*present.groups, absent], names)
-    if present.groups is None:
-        labels = np.arange(n_present)
-    else:
-        labels = present.groups
+    labels = np.arange(n_present) if present.groups is None else present.groups
     codes = np.unique(labels, return_inverse=True)[1]
     return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 

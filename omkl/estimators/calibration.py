@@ -1,14 +1,19 @@
 """Calibration: division of potentials by a temperature fitted to held-out data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import scipy
 
 from omkl.structures.base import Potentials, Structure, map_arrays
+
+if TYPE_CHECKING:
+    from omkl.estimators.base import OnlineEstimator
 
 P = TypeVar("P", bound=Potentials)
 #: Minimum temperature; the maximum is its inverse.
@@ -83,7 +88,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 
 
 def needs_probabilities(
-    estimator: Any, remedy: str = "", error: type[Exception] = AttributeError
+    estimator: OnlineEstimator, remedy: str = "", error: type[Exception] = AttributeError
 ) -> bool:
     """Return True if potentials are log-probabilities, else raise ``error``.
 
@@ -96,12 +101,9 @@ def needs_probabilities(
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def _is_probabilistic(estimator: Any) -> bool:
+def _is_probabilistic(estimator: OnlineEstimator) -> bool:
     model = estimator._model
-    if model is None:
-        settings = estimator._settings()
-    else:
-        settings = model.settings
+    settings = estimator._settings() if model is None else model.settings
     return settings.probabilistic
 
 
@@ -124,7 +126,7 @@ class WithMarginals:
         self.method = method
         update_wrapper(cast(Any, self), method)
 
-    def __get__(self, estimator: Any, owner: type) -> Callable:
+    def __get__(self, estimator: OnlineEstimator | None, owner: type) -> Callable:
         if estimator is None:
             return self.method
         has_marginals(estimator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
-from omkl.data.table_reading import is_table
+from omkl.data.blocks import AnyRows
+from omkl.data.table_reading import is_list_of_dicts, is_table
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
 
@@ -105,13 +106,17 @@ class Explanation:
         lines += _table("group", self.strongest_groups())
         rows = []
         for record in self.features:
-            place = ""
-            if record["token"] is not None:
-                place = f" at {record['token']}"
-            rows.append((record["feature"] + place, record["adds"]))
+            rows.append((name_with_place(record), record["adds"]))
         if rows:
             lines += ["", *_table("feature", rows)]
         return "\n".join(lines)
+
+
+def name_with_place(feature: Mapping[str, Any]) -> str:
+    """Return the name of a feature of an explanation, with its token if it has one."""
+    if feature["token"] is None:
+        return feature["feature"]
+    return f"{feature['feature']} at {feature['token']}"
 
 
 def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
@@ -168,12 +173,11 @@ def other_class(n_classes: int, scores: np.ndarray, chosen: int) -> int:
     return int(np.argmax(np.where(np.arange(n_classes) == chosen, -np.inf, scores)))
 
 
-def one_row(x: Any) -> Any:
+def one_row(x: AnyRows | dict) -> Any:
     """Convert a single row to a table with one row."""
     if isinstance(x, dict):
         return [x]
-    is_list_of_dicts = isinstance(x, list) and x and isinstance(x[0], dict)
-    if is_table(x) or sparse.issparse(x) or is_list_of_dicts:
+    if is_table(x) or sparse.issparse(x) or is_list_of_dicts(x):
         return x
     if hasattr(x, "to_frame"):  # a row of a data frame
         return x.to_frame().T.infer_objects()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Hashable, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ def explain_difference(
 
 
 def explain_class(
-    model: OnlineModel, rows: FlatTokens, label: object, against: object, n: int
+    model: OnlineModel, rows: FlatTokens, label: Hashable, against: Hashable, n: int
 ) -> Explanation:
     """Explain the class of a single row; see :meth:`omkl.OnlineMKLClassifier.explain`."""
     codes = model.codec.codes
@@ -71,7 +71,7 @@ def explain_class(
     row = _encoded_row(model, rows)
     potentials = predictor.potentials(row)
 
-    def code_of(member: object) -> int:
+    def code_of(member: Hashable) -> int:
         return int(codes.encode([member])[0])
 
     if label is None:

@@ -46,8 +46,7 @@ class TrainingBlock(NamedTuple):
     @classmethod
     def of(cls, block: tuple) -> TrainingBlock:
         """Convert a block of a stream."""
-        named = isinstance(block, Block) and block.feature_names is not None
-        if named:
+        if isinstance(block, Block) and block.feature_names is not None:
             return cls(block, *block[1:])
         return cls(*block)
 
@@ -179,9 +178,7 @@ class WeightedExamples(Examples):
 
     def only(self, chosen: np.ndarray, weighted: bool = True) -> Self:
         """Select inputs without copying them."""
-        weights = None
-        if weighted and self.input_weights is not None:
-            weights = self.input_weights[chosen]
+        weights = take_rows(self.input_weights, chosen) if weighted else None
         selected = copy(self)
         WeightedExamples.__init__(selected, self.n_inputs, chosen, weights)
         return selected
@@ -190,10 +187,7 @@ class WeightedExamples(Examples):
         """Select presentations by their indices, and copy their inputs."""
         selected = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         selected.unit = self.unit
-        if self._weights is None:
-            selected._weights = None
-        else:
-            selected._weights = self._weights[indices]
+        selected._weights = take_rows(self._weights, indices)
         return selected
 
 
@@ -437,9 +431,7 @@ def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
 
     A partition of a bag without ``y`` has pairs (x, y).
     """
-    X = _array_or_list(X)
-    y = _array_or_list(y)
-    weights = _array_or_list(weights)
+    X, y, weights = map(_array_or_list, (X, y, weights))
     if y is None:
         if not isinstance(X, list) or not all(map(_is_pair, X)):
             raise InputError("y must be given, unless X is a bag of pairs (x, y).")
@@ -470,13 +462,7 @@ def _is_pair(value: object) -> bool:
 
 def _some(block: TrainingBlock, rows: np.ndarray) -> TrainingBlock:
     """Select some examples."""
-    some = []
-    for data in block:
-        if data is None:
-            some.append(None)
-        else:
-            some.append(take_rows(data, rows))
-    return TrainingBlock(*some)
+    return TrainingBlock(*(take_rows(data, rows) for data in block))
 
 
 def _joined(arrays: Sequence[Any]) -> Any:

@@ -144,10 +144,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             weights = data.input_weights
             if weights is None:
                 weights = np.ones(data.n_inputs)
-            predictions = self.predict(data.X)
-            costs = [
-                self.structure.cost(gold, predicted) for gold, predicted in zip(data.y, predictions)
-            ]
+            costs = list(map(self.structure.cost, data.y, self.predict(data.X)))
             total_cost += float(weights @ costs)
             total_weight += float(weights.sum())
         return -total_cost / total_weight
@@ -224,9 +221,7 @@ class PlainExamples(WeightedExamples):
 def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
     """Validate inputs and outputs."""
     X = list(block.X)
-    y = []
-    if block.y is not None:
-        y = list(block.y)
+    y = [] if block.y is None else list(block.y)
     if len(X) != len(y):
         raise InputError(
             f"y must have an output for each of {len(X)} inputs, got {len(y)}; "

@@ -107,10 +107,7 @@ class Labels:
 
         A single column is for the second label.
         """
-        if n_outputs > 1:
-            members = self.members
-        else:
-            members = self.members[1:]
+        members = self.members if n_outputs > 1 else self.members[1:]
         return [{"label": label} for label in members]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
@@ -137,9 +134,8 @@ class Targets:
         """Make targets with their (weighted) median as the level."""
         order = np.argsort(y, kind="stable")
         if weights is None:
-            masses = np.cumsum(np.ones(len(order)))
-        else:
-            masses = np.cumsum(weights[order])
+            weights = np.ones(len(order))
+        masses = np.cumsum(weights[order])
         return cls(np.asarray(y)[order[np.searchsorted(masses, 0.5 * masses[-1])]])
 
     def encode(self, y: Sequence) -> np.ndarray:
@@ -329,13 +325,10 @@ def _check_objects(y: np.ndarray) -> None:
         )
 
 
-def has_columns(y: Any) -> bool:
+def has_columns(y: ArrayLike | sparse.sparray) -> bool:
     """Check whether targets have several columns."""
     try:
-        if sparse.issparse(y):
-            shape = y.shape
-        else:
-            shape = np.asarray(y).shape
+        shape = y.shape if sparse.issparse(y) else np.shape(y)
     except ValueError:
         return False
     return len(shape) == 2 and shape[1] > 1

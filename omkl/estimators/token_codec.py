@@ -70,10 +70,7 @@ class Examples(WeightedExamples):
 
     def __getitem__(self, i: int) -> Example:
         x = self.tokens.sequence(self.chosen.item(i))
-        if self.single:
-            y = self.gold[x.low]
-        else:
-            y = self.gold[x.low : x.high]
+        y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
         return Example(x, y, self.weight(i))
 
     def sequences(self) -> Sequences:
@@ -274,11 +271,9 @@ class TokenCodec(Codec):
         encoder.start_scales()
         if encoder.vocabulary is not None or encoder.scales:
             encoder.encode(data.inputs, data.offsets, grow=True, weights=data.token_weights)
-        labels = []
-        if self._outputs.codes is not Targets:
-            labels = list(dict.fromkeys(data.labels))
+        has_labels = self._outputs.codes is not Targets
         return Survey(
-            labels=labels,
+            labels=list(dict.fromkeys(data.labels)) if has_labels else [],
             vocabulary=encoder.vocabulary,
             longest=_longest(data),
             scales=encoder.scales,
@@ -339,9 +334,7 @@ class TokenCodec(Codec):
         See :meth:`encode_part` for ``grow`` and ``follow``.
         """
         gold = self.codes.encode(data.labels)
-        weights = None
-        if follow:
-            weights = data.token_weights
+        weights = data.token_weights if follow else None
         tokens = self.encoder.encode(data.inputs, data.offsets, grow, weights)
         return self._examples(tokens, gold, data)
 
@@ -361,9 +354,7 @@ class TokenCodec(Codec):
         else:
             agrees = set(classes) == set(self.codes.members)
         if not agrees:
-            growing = ""
-            if grows:
-                growing = " that may grow"
+            growing = " that may grow" if grows else ""
             raise InputError(
                 f"classes must be those of the first call, {len(self.codes)} labels{growing}, "
                 f"got {shown(classes)}."
@@ -403,9 +394,8 @@ class TokenCodec(Codec):
     @property
     def order(self) -> list[str]:
         """Names of the groups: kernels in the user's order, then keys in order of appearance."""
-        keys = []
-        if self.encoder.vocabulary is not None:
-            keys = self.encoder.vocabulary.keys
+        vocabulary = self.encoder.vocabulary
+        keys = [] if vocabulary is None else vocabulary.keys
         return [*self.encoder.kernels, *keys]
 
     def banks(

@@ -3,13 +3,15 @@
 ``fit`` stores the names of columns, and later calls compare them.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,9 +20,13 @@ from scipy import sparse
 from omkl._components import check_choice, check_flags, check_number, warn_caller
 from omkl._messages import listed, shown
 from omkl.data import frames
+from omkl.data.blocks import AnyRows, Rows
 from omkl.data.table_columns import encode_columns
 from omkl.data.table_reading import Table, TrainingColumns, read_table
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 #: Number of rows to hash at a time.
 AT_A_TIME = 4096
@@ -85,7 +91,7 @@ class Constraint(Protocol):
         """Raise an InputError unless the value is valid."""
 
 
-def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> None:
+def check_parameters(estimator: BaseEstimator, constraints: Mapping[str, Constraint]) -> None:
     """Raise an InputError for the first parameter of an estimator with an invalid value.
 
     Every constraint is of a parameter, or of a default that takes the place of a parameter.
@@ -98,7 +104,7 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Constraint]) -> N
 # ---- arrays --------------------------------------------------------------------------------------
 
 
-def training_columns(estimator: Any) -> TrainingColumns:
+def training_columns(estimator: BaseEstimator) -> TrainingColumns:
     """Return the columns on which an estimator was fitted."""
     names = column_names_of(estimator)
     kinds = getattr(estimator, "column_kinds_", ())
@@ -114,7 +120,12 @@ def training_columns(estimator: Any) -> TrainingColumns:
 
 
 def checked_arrays(
-    estimator: Any, X: Any, *y: Any, missing: str = "error", reset: bool = True, **checks: Any
+    estimator: BaseEstimator,
+    X: Rows | Table,
+    *y: AnyRows,
+    missing: str = "error",
+    reset: bool = True,
+    **checks: Any,
 ) -> Any:
     """Validate X, or X and y, by scikit-learn's ``validate_data``; convert tables to numbers.
 
@@ -144,12 +155,9 @@ def checked_arrays(
     y = tuple(map(frames.plain_targets, y))
     if reset:  # scikit-learn replaces its own, if the input is valid
         forget_columns(estimator, COLUMNS[2:])
-    training = None
-    if not reset:
-        training = training_columns(estimator)
-    table = X
-    if not isinstance(X, Table):
-        table = read_table(X, training)
+    training = None if reset else training_columns(estimator)
+    table = X if isinstance(X, Table) else read_table(X, training)
+    if table is not X:
         if training is not None and training.names is None and table.rows is not None:
             raise InputError(
                 f"The model was trained on rows of {estimator.n_features_in_} values, got dicts."
@@ -171,8 +179,8 @@ def checked_arrays(
         # the columns are compared already, and categories have columns of their own
         validated = copy(estimator)
     is_new = reset or validated is not estimator
-    fills = missing == "indicator" and not sparse.issparse(encoded)
-    fills = fills and (reset or hasattr(estimator, "column_means_"))
+    has_means = reset or hasattr(estimator, "column_means_")
+    fills = missing == "indicator" and has_means and not sparse.issparse(encoded)
     if fills:
         checks["ensure_all_finite"] = "allow-nan"
     try:
@@ -182,9 +190,7 @@ def checked_arrays(
         if "not 'dict'" not in str(error):
             _refuse_column(encoded, names, fills)
         raise
-    numbers = checked
-    if y:
-        numbers = checked[0]
+    numbers, *targets = checked if y else [checked]
     numbers = frames.with_unique_entries(numbers)
     check_largest(numbers, names)
     n_absent = len(getattr(estimator, "missing_columns_", ()))
@@ -193,12 +199,10 @@ def checked_arrays(
     elif n_absent:
         no_gaps = sparse.csr_array((numbers.shape[0], n_absent))
         numbers = sparse.hstack([numbers, no_gaps], format="csr")
-    if y:
-        return (numbers, *checked[1:])
-    return numbers
+    return (numbers, *targets) if y else numbers
 
 
-def store_columns(estimator: Any, table: Table) -> None:
+def store_columns(estimator: BaseEstimator, table: Table) -> None:
     """Store the number, the names and the kinds of the columns of a training table."""
     keep_columns(estimator, table.names)
     estimator.n_features_in_ = table.n_columns
@@ -206,7 +210,7 @@ def store_columns(estimator: Any, table: Table) -> None:
         estimator.column_kinds_ = table.kinds()
 
 
-def compare_columns(estimator: Any, table: Table) -> None:
+def compare_columns(estimator: BaseEstimator, table: Table) -> None:
     """Compare the number of columns with that in training; warn if only one of them has names."""
     name = type(estimator).__name__
     if table.n_columns != estimator.n_features_in_:
@@ -226,7 +230,7 @@ def compare_columns(estimator: Any, table: Table) -> None:
         )
 
 
-def _encoded(estimator: Any, table: Table, reset: bool) -> np.ndarray | sparse.csr_array:
+def _encoded(estimator: BaseEstimator, table: Table, reset: bool) -> np.ndarray | sparse.csr_array:
     """Return a table with names as numbers; ``reset`` stores the categories of its columns."""
     if table.columns is None:
         return table.array
@@ -239,7 +243,7 @@ def _encoded(estimator: Any, table: Table, reset: bool) -> np.ndarray | sparse.c
     return encoded.values
 
 
-def _without_missing(estimator: Any, X: np.ndarray, learn: bool) -> np.ndarray:
+def _without_missing(estimator: BaseEstimator, X: np.ndarray, learn: bool) -> np.ndarray:
     """Replace missing entries by the means of their columns.
 
     Add a column of 0 and 1 for each column with missing entries in training; ``learn`` stores the
@@ -283,7 +287,7 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
         )
 
 
-def _refuse_column(X: Any, names: Sequence[str] | None, may_lack: bool = False) -> None:
+def _refuse_column(X: Rows, names: Sequence[str] | None, may_lack: bool = False) -> None:
     """Raise an InputError for the first column with an infinite value, text, or a missing value.
 
     It names column and row. ``may_lack`` accepts missing values.
@@ -328,7 +332,7 @@ def _is_finite(value: object) -> bool:
         return False
 
 
-def column_names_of(estimator: Any) -> list[str] | None:
+def column_names_of(estimator: BaseEstimator) -> list[str] | None:
     """Return the names of the columns on which an estimator was fitted; None if there are none."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
@@ -336,52 +340,44 @@ def column_names_of(estimator: Any) -> list[str] | None:
     return names.tolist()
 
 
-def source_columns(estimator: Any) -> list[str] | None:
+def source_columns(estimator: BaseEstimator) -> list[str] | None:
     """Return the name of the source of each encoded column; None without names.
 
     A column with k categories counts k times, and the columns that tell which entries are missing
     are called "missing".
     """
-    names = column_names_of(estimator)
-    missing_columns = getattr(estimator, "missing_columns_", [])
-    categories = getattr(estimator, "categories_", None)
-    if categories is None and not missing_columns:
-        return names
-    if categories is None:
-        categories = [None] * estimator.n_features_in_
-    if names is None:
-        names = [f"column {j}" for j in range(len(categories))]
-    sources = []
-    for name, values in zip(names, categories):
-        if values is None:
-            sources.append(name)
-        else:
-            sources += [name] * len(values)
-    return sources + [MISSING] * len(missing_columns)
+    columns = _encoded_columns(estimator)
+    return None if columns is None else [source for source, _ in columns]
 
 
-def encoded_columns(estimator: Any) -> list[str] | None:
+def encoded_columns(estimator: BaseEstimator) -> list[str] | None:
     """Return the names of the encoded columns; None without names.
 
     They are like "age", "city=Rome" and "age is missing".
     """
-    sources = source_columns(estimator)
-    if sources is None:
-        return None
+    columns = _encoded_columns(estimator)
+    return None if columns is None else [name for _, name in columns]
+
+
+def _encoded_columns(estimator: BaseEstimator) -> list[tuple[str, str]] | None:
+    """Return ``(source, name)`` of each encoded column; None without names."""
+    names = column_names_of(estimator)
     missing_columns = getattr(estimator, "missing_columns_", [])
-    names = sources[: len(sources) - len(missing_columns)]
-    j = 0
-    for values in getattr(estimator, "categories_", None) or ():
+    categories = getattr(estimator, "categories_", None)
+    if names is None:
+        if categories is None and not missing_columns:
+            return None
+        names = [f"column {j}" for j in range(estimator.n_features_in_)]
+    columns = []
+    for name, values in zip(names, categories or [None] * len(names)):
         if values is None:
-            j += 1
-            continue
-        for value in values:
-            names[j] = f"{names[j]}={value}"
-            j += 1
-    return names + [f"{names[j]} is missing" for j in missing_columns]
+            columns.append((name, name))
+        else:
+            columns += [(name, f"{name}={value}") for value in values]
+    return columns + [(MISSING, f"{columns[j][1]} is missing") for j in missing_columns]
 
 
-def keep_columns(estimator: Any, names: Sequence[str] | None) -> None:
+def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
     """Set ``feature_names_in_`` of a new model, or delete it if there are no names."""
     forget_columns(estimator, ("feature_names_in_",))
     if names is not None:
@@ -389,7 +385,7 @@ def keep_columns(estimator: Any, names: Sequence[str] | None) -> None:
 
 
 @contextmanager
-def restoring_columns(estimator: Any) -> Iterator[None]:
+def restoring_columns(estimator: BaseEstimator) -> Iterator[None]:
     """Restore what an estimator has learned about columns if an error is raised."""
     earlier = {name: vars(estimator)[name] for name in COLUMNS if name in vars(estimator)}
     try:
@@ -401,7 +397,7 @@ def restoring_columns(estimator: Any) -> Iterator[None]:
         raise
 
 
-def forget_columns(estimator: Any, names: Sequence[str] = COLUMNS) -> None:
+def forget_columns(estimator: BaseEstimator, names: Sequence[str] = COLUMNS) -> None:
     """Delete the attributes about columns of an earlier fit."""
     for name in names:
         vars(estimator).pop(name, None)
@@ -447,7 +443,7 @@ def as_numbers(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def class_weights(
-    class_weight: object,
+    class_weight: str | dict | None,
     labels: Sequence,
     offsets: np.ndarray,
     sample_weight: np.ndarray | None,
@@ -471,33 +467,29 @@ def class_weights(
     """
     if class_weight is None:
         return sample_weight
-    classes = list(dict.fromkeys(label for label in labels if label is not None))
-    code_of_class = {label: k for k, label in enumerate(classes)}
-    codes = np.array(
-        [UNKNOWN if label is None else code_of_class[label] for label in labels], dtype=np.int64
-    )
+    code_of_class: dict[Hashable, int] = {None: UNKNOWN}
+    for label in labels:
+        code_of_class.setdefault(label, len(code_of_class) - 1)
+    classes = list(code_of_class)[1:]
+    codes = np.array([code_of_class[label] for label in labels], dtype=np.int64)
     is_known = codes != UNKNOWN
     lengths = np.diff(offsets)
     if sample_weight is None:
-        weights_of_sequences = np.ones(len(lengths))
-    else:
-        weights_of_sequences = sample_weight
-    weights_of_labels = np.repeat(weights_of_sequences, lengths)
+        sample_weight = np.ones(len(lengths))
+    weights_of_labels = np.repeat(sample_weight, lengths)
     sums = np.bincount(codes[is_known], weights_of_labels[is_known], len(classes))
     weights_of_classes = _weights_of_classes(class_weight, classes, sums, whole)
     # the code of unknown labels selects the last entry
     each = np.append(weights_of_classes, 0.0)[codes]
     n_known = np.add.reduceat(is_known, offsets[:-1], dtype=int)
-    weights = np.add.reduceat(each, offsets[:-1]) / np.maximum(n_known, 1)
-    if sample_weight is not None:
-        weights = weights * sample_weight
+    weights = np.add.reduceat(each, offsets[:-1]) / np.maximum(n_known, 1) * sample_weight
     if whole and not weights.any():
         raise InputError("class_weight must leave an example a weight above 0.")
     return weights
 
 
 def _weights_of_classes(
-    class_weight: object, classes: list, sums: np.ndarray, whole: bool
+    class_weight: Hashable | dict, classes: list, sums: np.ndarray, whole: bool
 ) -> np.ndarray:
     """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):

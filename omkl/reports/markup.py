@@ -77,7 +77,19 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def percent(value: float | None) -> str:
     """Format a fraction in [0, 1] as a percentage."""
-    return NOTHING if value is None else f"{value:.1%}"
+    if value is None:
+        return NOTHING
+    return f"{value:.1%}"
+
+
+def percent_cell(value: float | None) -> Cell:
+    """Make a cell of a fraction in [0, 1], shown as a percentage."""
+    return Cell(percent(value), value)
+
+
+def signed_cell(value: float) -> Cell:
+    """Make a cell of a number, shown with its sign."""
+    return Cell(f"{value:+.3g}", value)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], limit: int = ROWS) -> str:
@@ -102,9 +114,10 @@ def _is_number(value: object) -> bool:
 
 def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
     """Return the text of a cell, and its sort key; None sorts by the text."""
+    if value is None and not is_number:
+        return "", None
     if not is_number:
-        text = "" if value is None else value
-        return text, None
+        return value, None
     if not isinstance(value, Cell):
         value = Cell(number(value), value)
     if value.value is None:
@@ -118,23 +131,27 @@ def rows_with_percentages(
     """Return the entries ``names`` of records; those in ``fractions`` are percentages."""
     rows = []
     for record in records:
-        cells = {name: Cell(percent(record[name]), record[name]) for name in fractions}
-        rows.append([cells.get(name, record[name]) for name in names])
+        cells = dict(record)
+        for name in fractions:
+            cells[name] = percent_cell(record[name])
+        rows.append([cells[name] for name in names])
     return rows
 
 
-def score_table(records: Sequence[Record], name: str) -> str:
+def score_section(heading: str, records: Sequence[Record], name: str) -> list[str]:
     """Make a table of counts, precision, recall and F1 by label, relation or length."""
     counts = ("gold", "predicted", "correct")
     scores = ("precision", "recall", "f1")
     named_records = [{**record, name: str(record[name])} for record in records]
     rows = rows_with_percentages(named_records, (name, *counts, *scores), scores)
-    return table([name, *counts, "precision", "recall", "F1"], rows)
+    return [html.heading(heading), table([name, *counts, "precision", "recall", "F1"], rows)]
 
 
 def details(summary: str, *contents: str) -> str:
     """Make a collapsible section; empty without content."""
-    return html.details(summary, *contents) if any(contents) else ""
+    if not any(contents):
+        return ""
+    return html.details(summary, *contents)
 
 
 def draw_plot(
@@ -219,8 +236,10 @@ def draw_tree(sentence: Sentence, predicted: Sentence | None = None) -> str:
             "The predicted sentence has other words: draw the two sentences by themselves."
         )
     forms = [_text_of(form, "_") for form in sentence.forms]
-    tags = [_text_of(tag) for tag in sentence.upos or [""] * len(sentence)]
-    sentences = [sentence] if predicted is None else [sentence, predicted]
+    tags = _texts_of(sentence.upos, len(sentence))
+    sentences = [sentence]
+    if predicted is not None:
+        sentences.append(predicted)
     centres, width = _centres(forms, tags, sentences)
     above = _arcs(sentence, centres, [False] * len(sentence))
     below = []
@@ -276,9 +295,9 @@ def _centres(
     spans: list[_Span] = []
     for sentence in sentences:
         ends = [0] * len(forms)  # width that the ends of arcs take at each word
-        labels = sentence.deprels or [""] * len(forms)
+        labels = _texts_of(sentence.deprels, len(forms))
         for i, head in enumerate(sentence.heads or []):
-            label_width = _width(_text_of(labels[i]), LABEL)
+            label_width = _width(labels[i], LABEL)
             ends[i] += PORT
             if not head:
                 widths[i] = max(widths[i], label_width)
@@ -299,7 +318,7 @@ def _centres(
 
 def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -> list[Arc]:
     """Return arcs above the shorter arcs between their words, and roots above all arcs."""
-    labels = [_text_of(label) for label in sentence.deprels or [""] * len(sentence)]
+    labels = _texts_of(sentence.deprels, len(sentence))
     heads = sentence.heads or []
     levels = _levels(heads)
     n_ends: Counter[tuple[int, bool]] = Counter()  # by word and side
@@ -311,7 +330,9 @@ def _arcs(sentence: Sentence, centres: Sequence[float], wrong: Sequence[bool]) -
             is_right = other > word
             n_ends[word, is_right] += 1
             distance = (n_ends[word, is_right] - 0.5) * PORT
-            ends.append(centres[word] + (distance if is_right else -distance))
+            if not is_right:
+                distance = -distance
+            ends.append(centres[word] + distance)
         arcs.append(Arc(ends[0], ends[1], levels[i], labels[i], wrong[i]))
     top = 1 + max(levels.values(), default=0)
     roots = [i for i, head in enumerate(heads) if head == 0]
@@ -335,11 +356,21 @@ def _levels(heads: Sequence[int | None]) -> dict[int, int]:
 
 def _width(text: str, size: int) -> float:
     """Estimate the width of a text in a sans-serif font of this size."""
-    return size * sum(0.68 if _is_narrow(character) else 1.05 for character in text)
+    return size * sum(map(_relative_width, text))
 
 
-def _is_narrow(character: str) -> bool:
-    return east_asian_width(character) not in "WF" and character not in "mwMW@"
+def _relative_width(character: str) -> float:
+    """Estimate the width of a character in a font of size 1."""
+    if east_asian_width(character) in "WF" or character in "mwMW@":
+        return 1.05
+    return 0.68
+
+
+def _texts_of(column: Sequence[str | None], n: int) -> list[str]:
+    """Return a column of a sentence of n words for XML; empty strings if the column is empty."""
+    if not column:
+        return [""] * n
+    return list(map(_text_of, column))
 
 
 def _text_of(text: str | None, missing: str = "") -> str:

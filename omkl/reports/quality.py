@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
@@ -20,9 +21,9 @@ from sklearn.utils import _safe_indexing
 import omkl
 from omkl.annotation.tagger import confidences
 from omkl.data import Graph, Treebank
-from omkl.data.treebank.strings import MISSING
+from omkl.data.sequences import tagged
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.explanations import Explanation
+from omkl.estimators.explanations import Explanation, name_with_place
 from omkl.estimators.validation import column_names_of
 from omkl.exceptions import InputError
 from omkl.mkl.base import BatchMKL
@@ -31,7 +32,6 @@ from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import (
-    Cell,
     Model,
     Record,
     details,
@@ -40,7 +40,9 @@ from omkl.reports.markup import (
     html,
     number,
     percent,
-    score_table,
+    percent_cell,
+    score_section,
+    signed_cell,
     table,
 )
 from omkl.reports.plots.canvas import COLOURS, GREY, axes_for, dress
@@ -100,8 +102,8 @@ def confusion_sections(gold: Sequence, predicted: Sequence) -> list[str]:
     n_gold = Counter(gold)
     rows = []
     for (label, other), times in mistakes.most_common(CONFUSIONS):
-        share = times / n_gold[label] if n_gold[label] else None
-        rows.append([str(label), str(other), times, Cell(percent(share), share)])
+        share = percent_cell(times / n_gold[label])
+        rows.append([str(label), str(other), times, share])
     caption = "Predicted labels (columns) by gold labels (rows)."
     commonest = table(["gold", "predicted", "times", "share of gold"], rows)
     return [
@@ -136,14 +138,11 @@ def reasons(explain: Callable[[], Explanation]) -> str:
         title = f"Why: the parts that add up to {number(explanation.margin, 4)}"
     groups = []
     for name, value in explanation.strongest_groups(REASONS):
-        groups.append([name, Cell(f"{value:+.3g}", value)])
+        groups.append([name, signed_cell(value)])
     features = []
     for feature in explanation.features[:REASONS]:
-        name = feature["feature"]
-        if feature["token"] is not None:
-            name = f"{name} at {feature['token']}"
-        value = feature["adds"]
-        features.append([name, feature["group"], Cell(f"{value:+.3g}", value)])
+        name = name_with_place(feature)
+        features.append([name, feature["group"], signed_cell(feature["adds"])])
     return details(
         title,
         table(["group", "adds"], groups),
@@ -214,23 +213,32 @@ def _quality_of_labels(gold: list[list], predicted: list[list]) -> Quality:
         "right labels": percent(scores["accuracy"]),
         "sequences all right": percent(scores["sequence_accuracy"]),
     }
-    sections = [html.heading("By label"), score_table(scores["labels"], "label")]
+    sections = score_section("By label", scores["labels"], "label")
     if scores["entities"] is not None:
         tiles["F1 of entities"] = percent(scores["entity_f1"])
-        sections += [html.heading("By type of entity"), score_table(scores["entities"], "type")]
+        sections += score_section("By type of entity", scores["entities"], "type")
     tiles |= {"sequences": number(scores["sequences"]), "tokens": number(scores["tokens"])}
     sections += confusion_sections(*_joined(gold, predicted))
     return Quality(tiles, sections)
 
 
-def _wrong_sequence(title: str, labeler: Any, example: Any, gold: list, predicted: list) -> str:
+def _wrong_sequence(
+    title: str,
+    labeler: omkl.SequenceLabeler | omkl.GraphLabeler,
+    example: Any,
+    gold: list,
+    predicted: list,
+) -> str:
     """Show an example of n tokens with their labels, and explain the prediction."""
     explain = partial(labeler.explain, example, labels=predicted, against=gold)
-    is_graph = isinstance(example, Graph)
-    tokens = example.nodes if is_graph else example
+    kind = "Sequence"
+    tokens = example
+    if isinstance(example, Graph):
+        kind = "Graph"
+        tokens = example.nodes
     tokens = tokens[:TOKENS]
     picture = ""
-    if isinstance(tokens[0], np.ndarray) and not is_graph:
+    if isinstance(tokens[0], np.ndarray) and kind == "Sequence":
         images = np.asarray(tokens)
         picture = draw_plot(plot_word, images, predicted[:TOKENS], gold[:TOKENS], paper=True)
     if not picture:
@@ -239,7 +247,6 @@ def _wrong_sequence(title: str, labeler: Any, example: Any, gold: list, predicte
     note = ""
     if len(gold) > TOKENS:
         note = html.paragraph(f"and {len(gold) - TOKENS} more tokens.", soft=True)
-    kind = "Graph" if is_graph else "Sequence"
     return html.example(f"{kind} {title}", picture, note, reasons(explain))
 
 
@@ -251,13 +258,15 @@ def _name_of(i: int, token: str | dict | Sequence) -> str:
     elif isinstance(token, dict):
         entries = token.values()
     name = next((entry for entry in entries if isinstance(entry, str)), str(i + 1))
-    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+    if len(name) > NAME:
+        return name[: NAME - 1] + "…"
+    return name
 
 
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
+def row_quality(model: Model, X: RowsLike, y: ArrayLike, n_worst: int) -> Quality:
     """Evaluate a model on rows with known outputs."""
     y = np.asarray(y)
     predicted = np.asarray(model.predict(X))
@@ -267,7 +276,9 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
         )
     if y.ndim == 2:
         return _quality_of_outputs(model, y, predicted)
-    evaluate = _quality_of_classes if is_classifier(model) else _quality_of_numbers
+    evaluate = _quality_of_numbers
+    if is_classifier(model):
+        evaluate = _quality_of_classes
     quality = evaluate(model, X, y, predicted, n_worst)
     if _are_training_rows(model, X):
         (first, score), *others = quality.tiles.items()
@@ -275,7 +286,7 @@ def row_quality(model: Model, X: object, y: object, n_worst: int) -> Quality:
     return quality
 
 
-def _are_training_rows(model: Model, X: object) -> bool:
+def _are_training_rows(model: Model, X: RowsLike) -> bool:
     """Return whether rows are those that a model was trained on.
 
     Models that do not keep all of them for their kernels cannot tell. Single rows tell nothing, as
@@ -315,9 +326,8 @@ def _quality_of_classes(
         "rows": number(len(y)),
         "wrong": number(len(wrong)),
     }
-    by_class = score_table(scores["labels"], "label")
-    confusions = confusion_sections(gold, predicted_labels)
-    quality = Quality(tiles, [html.heading("By class"), by_class, *confusions])
+    quality = Quality(tiles, score_section("By class", scores["labels"], "label"))
+    quality.sections += confusion_sections(gold, predicted_labels)
     has_probabilities = hasattr(model, "predict_proba")
     if has_probabilities:
         confidence = model.predict_proba(X).max(axis=1)
@@ -373,16 +383,18 @@ def _quality_of_outputs(model: Model, y: np.ndarray, predicted: np.ndarray) -> Q
         is_predicted = predicted != 0
         n_correct = (is_gold & is_predicted).sum(axis=0)
         counts = zip(is_gold.sum(axis=0), is_predicted.sum(axis=0), n_correct)
-        by_output = score_table(records("label", dict(enumerate(counts))), "label")
+        scores_of_labels = records("label", dict(enumerate(counts)))
+        sections = score_section("By output", scores_of_labels, "label")
         tiles = {"rows all right": percent(float(np.mean((y == predicted).all(axis=1))))}
     else:
         scores = r2_score(y, predicted, multioutput="raw_values")
         errors = np.abs(y - predicted).mean(axis=0)
         rows = zip(map(str, range(len(scores))), scores.tolist(), errors.tolist())
-        by_output = table(["target", R2, "mean absolute error"], rows)
+        header = ["target", R2, "mean absolute error"]
+        sections = [html.heading("By output"), table(header, rows)]
         tiles = {f"{R2}, mean": number(float(np.mean(scores)), 3)}
     tiles["rows"] = number(len(y))
-    return Quality(tiles, [html.heading("By output"), by_output])
+    return Quality(tiles, sections)
 
 
 def _scatter(y: np.ndarray, predicted: np.ndarray) -> Axes:
@@ -414,7 +426,9 @@ def _entries(model: Model, X: RowsLike, i: int) -> str:
         entries = [(name, value) for name, value in entries if not _is_zero(value)]
     shown = []
     for name, value in entries[:ENTRIES]:
-        text = number(value) if isinstance(value, (int, float)) else f"{value!r:.40}"
+        text = f"{value!r:.40}"
+        if isinstance(value, (int, float)):
+            text = number(value)
         shown.append((name, text))
     return html.entries(shown, len(entries) - ENTRIES)
 
@@ -445,7 +459,7 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
     return quality
 
 
-def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Any, list | None]:
+def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Treebank | list, list | None]:
     """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator.
 
     Trees have the tags of the annotator.
@@ -456,10 +470,8 @@ def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Any, list |
         return gold, None
     if part not in ("upos", "xpos"):
         raise InputError(f"Only upos, xpos and trees can be measured on data, not {part!r}.")
-    tags = []
-    for sentence in gold:
-        tags.append([None if tag == MISSING else tag for tag in getattr(sentence, part)])
-    return [sentence.forms for sentence in gold], tags
+    words, tags = zip(*(tagged(sentence, part) for sentence in gold))
+    return list(words), list(tags)
 
 
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_worst: int) -> Quality:
@@ -473,7 +485,9 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_wor
             labels[column] = (strings_of(gold, column), strings_of(predicted, column))
     tags = labels.get("upos", labels.get("xpos"))
     if tags is not None:
-        quality.sections += _tag_sections(*tags)
+        scores_of_tags = evaluate_labels([tags[0]], [tags[1]])
+        quality.sections += score_section("By tag", scores_of_tags["labels"], "label")
+        quality.sections += confusion_sections(*tags)
     has_trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     wrong = np.zeros(gold.n_words, dtype=bool)
     if has_trees:
@@ -485,18 +499,14 @@ def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_wor
     for i in _worst(gold, wrong, n_worst):
         words = slice(*gold.offsets[i : i + 2])
         title = f"Sentence {i + 1}: {int(wrong[words].sum())} of {gold.lengths[i]} words wrong"
-        columns = [[strings[words] for strings in pair] for pair in labels.values()]
-        tokens = marked_tokens(gold[i].forms, *columns) if columns else ""
-        trees = html.wide(Markup(draw_tree(gold[i], predicted[i]))) if has_trees else ""
-        quality.worst.append(html.example(title, tokens, trees))
+        pictures = []
+        if labels:
+            columns = [[strings[words] for strings in pair] for pair in labels.values()]
+            pictures.append(marked_tokens(gold[i].forms, *columns))
+        if has_trees:
+            pictures.append(html.wide(Markup(draw_tree(gold[i], predicted[i]))))
+        quality.worst.append(html.example(title, *pictures))
     return quality
-
-
-def _tag_sections(gold: list[str], predicted: list[str]) -> list[str]:
-    """Make tables and a plot of the tags of all words."""
-    scores = evaluate_labels([gold], [predicted])
-    by_tag = [html.heading("By tag"), score_table(scores["labels"], "label")]
-    return by_tag + confusion_sections(gold, predicted)
 
 
 def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treebank) -> list[str]:
@@ -529,14 +539,13 @@ def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
     rows: list[list[object]] = []
     for name, score in scores.items():
         other = without_punctuation.get(SCORES[name])
-        rows.append([name, Cell(percent(score), score), Cell(percent(other), other)])
+        rows.append([name, percent_cell(score), percent_cell(other)])
     scores_table = table(["score", "all words", "without punctuation"], rows)
     sections = [html.heading("Scores of the CoNLL 2018 shared task"), scores_table]
     if evaluation["relations"]:
-        sections += [html.heading("By relation"), score_table(evaluation["relations"], "relation")]
+        sections += score_section("By relation", evaluation["relations"], "relation")
     if evaluation["lengths"]:
-        by_length = score_table(evaluation["lengths"], "length")
-        sections += [html.heading("By length of the arc"), by_length]
+        sections += score_section("By length of the arc", evaluation["lengths"], "length")
     return Quality(tiles, sections)
 
 

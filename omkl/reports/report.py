@@ -25,15 +25,15 @@ from omkl.mkl.base import BatchMKL
 from omkl.online.examiners.evidence import beyond_chance
 from omkl.reports.markup import (
     ENVIRONMENT,
-    Cell,
     Model,
     Record,
     details,
     draw_plot,
     html,
     number,
-    percent,
+    percent_cell,
     rows_with_percentages,
+    signed_cell,
     table,
 )
 from omkl.reports.plots.canvas import figure_for
@@ -177,7 +177,9 @@ def make_report(
 
 def models_of(model: Model | omkl.Annotator) -> dict[str, Any]:
     """Return the models of an annotator by name; any other model has no name."""
-    return model.models() if model.example_kind == "annotations" else {"": model}
+    if model.example_kind == "annotations":
+        return model.models()
+    return {"": model}
 
 
 def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
@@ -282,7 +284,7 @@ def _weight_table(
 ) -> list[str]:
     """List the weights of groups."""
     ranked = sorted(model.kernel_weights_.items(), key=lambda pair: -pair[1])
-    rows = [[group, Cell(percent(weight), weight)] for group, weight in ranked]
+    rows = [[group, percent_cell(weight)] for group, weight in ranked]
     return [details(name, table(["group", "weight"], rows))]
 
 
@@ -314,8 +316,7 @@ def _features(model: OnlineEstimator, *_: object) -> list[str]:
     if "label" not in features[0]:
         rows = []
         for feature in features[:MOST]:
-            weight = feature["weight"]
-            rows.append([feature["feature"], feature["group"], Cell(f"{weight:+.3g}", weight)])
+            rows.append([feature["feature"], feature["group"], signed_cell(feature["weight"])])
         return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
     by_label = defaultdict(list)
     for feature in features:
@@ -379,7 +380,9 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
 
 def _history(records: Sequence[Record], name: str) -> list[str]:
     """Plot and list the records of a training; ``name`` is that of the part of an annotator."""
-    elements = [html.heading(f"Training of {name}")] if name else []
+    elements = []
+    if name:
+        elements.append(html.heading(f"Training of {name}"))
     entries = list(dict.fromkeys(chain.from_iterable(records)))
     if "epoch" in entries:
         caption = "The loss along the training."

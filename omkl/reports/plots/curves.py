@@ -38,6 +38,8 @@ LOSSES = {
     "objective": "objective",
     "primal": "primal objective",
 }
+#: Labels of the y axis for these and the duality gap.
+LABELS = {**LOSSES, "gap": "relative duality gap"}
 #: Minimum on a logarithmic axis.
 LEAST = 1e-16
 
@@ -143,9 +145,8 @@ def _draw(
 ) -> None:
     """Draw curves with these styles; ``labels`` are title, xlabel and ylabel."""
     dress(ax, **labels)
-    xscale = "log" if "x" in log else "linear"
-    yscale = "log" if "y" in log else "linear"
-    ax.set(xscale=xscale, yscale=yscale)
+    for axis in log:
+        ax.set(**{f"{axis}scale": "log"})
     for label, name in zip(shortened(curves), curves):
         x, y, *band = curves[name]
         ax.plot(x, y, label=label, linewidth=1.3, markevery=max(1, len(x) // 15), **styles[name])
@@ -194,24 +195,23 @@ def plot_history(
     runs = _runs_of(source)
     if of is None:
         of = _recorded_loss(runs)
-    is_gap = of == "gap"
+    log = "y" if of == "gap" else ""
     curves = {}
     xlabel = ""
     changes: list[float] = []
     for name, records in runs.items():
         x, xlabel = progress_of(records, along)
         changes += [position for position, record in zip(x, records) if record.get("changes")]
-        has_value = np.array([record.get(of) is not None for record in records])
+        values = [record.get(of) for record in records]
+        has_value = np.array([value is not None for value in values])
         if not has_value.any():
             entries = ", ".join(_names_of_numbers(records[0]))
             raise InputError(f"No record has an entry {of!r}, only {entries}.")
-        values = [record[of] for record in records if record.get(of) is not None]
-        y = np.array(values, dtype=np.float64)
-        if is_gap:
+        y = np.array(values, dtype=np.float64)[has_value]
+        if log:
             y = np.maximum(y, LEAST)
         curves[name] = x[has_value], y
-    ylabel = "relative duality gap" if is_gap else LOSSES.get(of, of.replace("_", " "))
-    log = "y" if is_gap else ""
+    ylabel = LABELS.get(of, of.replace("_", " "))
     ax = plot_curves(curves, title=title, xlabel=xlabel, ylabel=ylabel, log=log, ax=ax)
     for position in changes:
         ax.axvline(position, **MARK)
@@ -266,8 +266,8 @@ def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray,
             n_examples = [record["examples"] for record in records]
             return np.cumsum(n_examples), "examples learned from"
     if along is None:
-        names = [name for name in PROGRESS if all(name in record for record in records)]
-        along = names[0] if names else "record"
+        shared = set(PROGRESS).intersection(*records)
+        along = next(filter(shared.__contains__, PROGRESS), "record")
     if along == "record":
         return np.arange(1, len(records) + 1), along
     if not all(along in record for record in records):

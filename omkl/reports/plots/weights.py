@@ -235,10 +235,10 @@ def _draw_heaviest(
     """Draw the n curves with the largest heights, and all others as a band."""
     table = np.array(list(curves.values()))
     order = np.argsort([-heights[name] for name in curves], kind="stable")
-    # a band of a single group would tell less than its curve
-    n_shown = len(order) if len(order) <= n + 1 else n
-    shown = order[:n_shown]
-    others = order[n_shown:]
+    if len(order) == n + 1:  # a band of a single group would tell less than its curve
+        n += 1
+    shown = order[:n]
+    others = order[n:]
     names = shortened(np.array(list(curves), object)[shown])
     marker = "o" if len(x) <= 12 else ""
     for k, (place, name) in enumerate(zip(shown, names)):
