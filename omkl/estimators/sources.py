@@ -169,6 +169,10 @@ class WeightedExamples(Examples):
             return 1.0
         return self._weights[i]
 
+    def weights(self, order: np.ndarray) -> np.ndarray | None:
+        """Return the weights of some presentations; None if all are 1."""
+        return None if self._weights is None else self._weights[order]
+
     @property
     def total_weight(self) -> float:
         """Sum of the weights, m in the objective."""

@@ -55,6 +55,8 @@ class Examples(WeightedExamples):
     an array of codes.
     """
 
+    are_sequences = True
+
     def __init__(
         self,
         tokens: Tokens,
@@ -73,9 +75,9 @@ class Examples(WeightedExamples):
         y = self.gold[x.low] if self.single else self.gold[x.low : x.high]
         return Example(x, y, self.weight(i))
 
-    def sequences(self) -> Sequences:
-        """Return the arrays of all examples."""
-        return Sequences(self.tokens, self.gold, self.chosen, self._weights)
+    def sequences(self, order: np.ndarray) -> Sequences:
+        """Return the arrays of some examples, for compiled calls."""
+        return Sequences(self.tokens, self.gold, self.chosen[order], self.weights(order))
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "Examples":
         tokens = self.tokens.only(inputs)

@@ -270,11 +270,13 @@ class GraphExamples(Examples):
         example = super().__getitem__(i)
         return example._replace(x=self.graph(self.chosen.item(i)))
 
-    def sequences(self) -> Sequences | None:  # type: ignore[override]
-        """Return the arrays of all examples; None if no graph has an edge."""
-        if not any(len(layout.edges) for layout in self.layouts):
-            return None  # not even edges with features, which some banks read
-        return super().sequences()._replace(layouts=self.layouts, edges=self.edges)
+    @property
+    def are_sequences(self) -> bool:  # type: ignore[override]
+        """True if a graph has an edge; without any, there are no features that some banks read."""
+        return any(len(layout.edges) for layout in self.layouts)
+
+    def sequences(self, order: np.ndarray) -> Sequences:
+        return super().sequences(order)._replace(layouts=self.layouts, edges=self.edges)
 
     def graph(self, s: int) -> GraphSpan:
         """Return an encoded graph."""

@@ -64,7 +64,7 @@ def compiled_pass(
     ----------
     trainer : OnlineTrainer
     examples : sequence of Example
-        ``examples.sequences()`` returns their arrays, None if a compiled pass cannot take them.
+        ``examples.sequences(order)`` returns the arrays of some of them in an order.
     orders : callable
         ``orders(sizes)`` gives orders.
     done : int
@@ -75,22 +75,22 @@ def compiled_pass(
         Whether steps have the costs of predictions before each round.
     """
     order = orders([len(examples)])[0]
-    sequences = examples.sequences()
     driver = Driver.of(trainer)
     while done < len(order):
         n = min(room(), AT_A_TIME, len(order) - done, trainer.until_upkeep())
+        sequences = examples.sequences(order[done : done + n])
         if n > 1:
-            n = _rounds_at_once(trainer, sequences, order[done : done + n])
-        step = driver.learn(sequences, order[done : done + n], testing)
+            sequences = sequences.first(_rounds_at_once(trainer, sequences))
+        step = driver.learn(sequences, testing)
         done += step.n_examples
         yield step
 
 
-def _rounds_at_once(trainer: OnlineTrainer, sequences: Sequences, order: np.ndarray) -> int:
-    """Return how many examples of an order the banks take in one call, at least one."""
-    n_rounds = len(order)
+def _rounds_at_once(trainer: OnlineTrainer, sequences: Sequences) -> int:
+    """Return how many of some examples the banks take in one call, at least one."""
+    n_rounds = len(sequences.chosen)
     for bank in compiled_banks(trainer):
-        ends = np.cumsum(sequences.lengths_for(bank, order))
+        ends = np.cumsum(sequences.lengths_for(bank))
         most = int(np.searchsorted(ends, bank.rows_at_once, side="right"))
         n_rounds = max(1, min(n_rounds, most))
     return n_rounds
@@ -104,7 +104,8 @@ def fastest_pass(
 ) -> Callable[..., Iterator[Step]] | None:
     """Return the compiled pass over examples.
 
-    It is None unless all parts of the trainer have compiled functions.
+    It is None unless all parts of the trainer have compiled functions, and the examples are
+    sequences.
 
     Parameters
     ----------
@@ -113,9 +114,7 @@ def fastest_pass(
     room, testing
         See :func:`compiled_pass`.
     """
-    if not hasattr(examples, "sequences") or examples.sequences() is None:
-        return None
-    if uncompiled_part(trainer) is not None:
+    if not getattr(examples, "are_sequences", False) or uncompiled_part(trainer) is not None:
         return None
     return partial(compiled_pass, room=room, testing=testing)
 
@@ -148,8 +147,8 @@ class Driver:
     def __reduce__(self) -> tuple:
         return type(None), ()
 
-    def learn(self, sequences: Sequences, order: np.ndarray, testing: bool) -> Step:
-        """Learn the examples of an order in rounds, up to a change of the stream.
+    def learn(self, sequences: Sequences, testing: bool) -> Step:
+        """Learn some examples in rounds, up to a change of the stream.
 
         Raises
         ------
@@ -157,17 +156,17 @@ class Driver:
             If a loss is not finite.
         """
         trainer = self.trainer
-        places = sequences.tokens_of(order)
-        edges = sequences.edges_of(order)
+        places = sequences.places
+        edges = sequences.places_of_edges
         model = self._packed_model(testing)
-        presented = self._fill_rounds(sequences, order, places, testing)
-        self._fill_layouts(model, sequences, order, edges)
+        presented = self._fill_rounds(sequences, places, testing)
+        self._fill_layouts(model, sequences, edges)
         inputs = []
         for bank in compiled_banks(trainer):
             chosen = places if bank.kind_of_edges is None or edges is None else edges
             inputs.append(bank.inputs_of(sequences.tokens_for(bank), chosen.tokens))
         blocks = model.refresh(inputs)
-        most_pairs = int(self._rounds.n_pairs[: len(order)].max())
+        most_pairs = int(self._rounds.n_pairs[: len(sequences.chosen)].max())
         scratch = self._packed_scratch(int(np.diff(places.ends).max()), most_pairs)
         try:
             jit.learn(model.address, self._rounds.address, scratch.address)
@@ -191,19 +190,17 @@ class Driver:
             changed=model.has_changed,
         )
 
-    def _fill_rounds(
-        self, sequences: Sequences, order: np.ndarray, places: Places, testing: bool
-    ) -> np.ndarray:
+    def _fill_rounds(self, sequences: Sequences, places: Places, testing: bool) -> np.ndarray:
         """Write the numbers of the rounds; return the total weight of examples after each one."""
         trainer = self.trainer
-        n_rounds = len(order)
+        n_rounds = len(sequences.chosen)
         n_tokens = len(places.tokens)
         if not self._rounds.has_room_for(n_rounds, n_tokens):
             self._rounds = RoundArrays(n_rounds, n_tokens)
         rounds = self._rounds
-        weights = np.ones(n_rounds)
-        if sequences.weights is not None:
-            weights = sequences.weights[order]
+        weights = sequences.weights
+        if weights is None:
+            weights = np.ones(n_rounds)
         presented = np.cumsum(np.append(trainer.presented, weights))[1:]
         gold = sequences.gold[places.tokens]
         of_numbers = trainer.loss_function.of_numbers
@@ -229,18 +226,18 @@ class Driver:
         return presented
 
     def _fill_layouts(
-        self, model: "PackedModel", sequences: Sequences, order: np.ndarray, edges: Places | None
+        self, model: "PackedModel", sequences: Sequences, edges: Places | None
     ) -> None:
         """Write the structure and the edges of each round, after the model was packed."""
         structures = model.structures
-        rounds, n_rounds = self._rounds, len(order)
+        rounds, n_rounds = self._rounds, len(sequences.chosen)
         if structures is None:
             return  # numbers
         if sequences.layouts is None:
             rounds.structures[:n_rounds] = structures.address_for()
             rounds.n_pairs[:n_rounds] = model.n_pairs
             return
-        for i, s in enumerate(sequences.chosen[order].tolist()):
+        for i, s in enumerate(sequences.chosen.tolist()):
             rounds.structures[i] = structures.address_for(sequences.layouts[s])
             rounds.n_pairs[i] = self.trainer.structure.n_pairs(sequences.layouts[s])
         if edges is not None:

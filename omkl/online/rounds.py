@@ -52,7 +52,9 @@ class Example(NamedTuple):
 
 
 class Sequences(NamedTuple):
-    """Examples that are sequences of tokens; rows of a table are sequences of one token.
+    """Some examples that are sequences of tokens, in the order in which they are learned.
+
+    Rows of a table are sequences of one token.
 
     Attributes
     ----------
@@ -81,22 +83,28 @@ class Sequences(NamedTuple):
             return self.tokens
         return self.edges[bank.kind_of_edges]
 
-    def lengths_for(self, bank: CompiledBank, examples: np.ndarray) -> np.ndarray:
-        """Return the numbers of tokens that a bank reads of some examples."""
+    def lengths_for(self, bank: CompiledBank) -> np.ndarray:
+        """Return the number of tokens of each example that a bank reads."""
         offsets = self.tokens_for(bank).offsets
-        chosen = self.chosen[examples]
-        return offsets[chosen + 1] - offsets[chosen]
+        return offsets[self.chosen + 1] - offsets[self.chosen]
 
-    def tokens_of(self, examples: np.ndarray) -> "Places":
-        """Return the places of the tokens of some examples."""
-        return Places.of(self.tokens.offsets, self.chosen[examples])
+    def first(self, n: int) -> "Sequences":
+        """Return the first n examples."""
+        weights = None if self.weights is None else self.weights[:n]
+        return self._replace(chosen=self.chosen[:n], weights=weights)
 
-    def edges_of(self, examples: np.ndarray) -> "Places | None":
-        """Return the places of the edges of some examples; None if no bank reads edges."""
+    @property
+    def places(self) -> "Places":
+        """Places of the tokens of the examples."""
+        return Places.of(self.tokens.offsets, self.chosen)
+
+    @property
+    def places_of_edges(self) -> "Places | None":
+        """Places of the edges of the examples; None if no bank reads edges."""
         if not self.edges:
             return None
         edges = next(iter(self.edges.values()))  # all kinds have the same places
-        return Places.of(edges.offsets, self.chosen[examples])
+        return Places.of(edges.offsets, self.chosen)
 
 
 class Places(NamedTuple):

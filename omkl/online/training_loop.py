@@ -294,7 +294,7 @@ class TrainingLoop:
         if fastest is not None and sees_every_round:
             fastest = None
             reason = sees_every_round[0]
-        if reason is not None and hasattr(examples, "sequences"):
+        if reason is not None and hasattr(examples, "are_sequences"):
             self._tell("on_uncompiled", reason)
         return fastest or self.make_pass
 

@@ -11,13 +11,15 @@ from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet, of_lexicon
 from omkl.groups.templates.layout import ArcFeatureHasher, ArcSentence
+from omkl.groups.tokens import gathered_rows
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
+from omkl.online.driver import fastest_pass
 from omkl.online.model import OnlineModel, condensed_state
-from omkl.online.rounds import Example, LearnedBlock
+from omkl.online.rounds import Example, LearnedBlock, Sequences
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
-from omkl.online.training_loop import ArraySource, Pass
+from omkl.online.training_loop import ArraySource, Pass, in_order, serial_pass
 from omkl.parsing.sentences import ArcExamples, encode, suitable_templates
 from omkl.persistence import Arrays, Manifest
 from omkl.regularizers import Ridge
@@ -156,7 +158,9 @@ class RelationLabeler:
         trees = ArcExamples.of(treebank, self.templates, examples.input_weights)
         arcs = _Arcs(trees, codes, self._hasher)
         self.trainer.plan(lambda_=trainer.lambda_, recompute_every=trainer.recompute_every)
-        for _ in make_pass(self.trainer, arcs, lambda sizes: list(map(np.arange, sizes)), 0):
+        if make_pass is serial_pass:
+            make_pass = fastest_pass(self.trainer, arcs) or serial_pass
+        for _ in make_pass(self.trainer, arcs, in_order, 0):
             pass
 
     def predict(
@@ -258,25 +262,36 @@ class RelationTraining:
 class _Arcs(Sequence[Example]):
     """Gold arcs of a treebank as training examples; their features are computed on demand."""
 
+    are_sequences = True
+
     def __init__(self, trees: ArcExamples, relations: np.ndarray, hasher: ArcFeatureHasher) -> None:
         self._trees = trees
         self._relations = relations.astype(np.int64)
         self._hasher = hasher
 
-    def part(self, indices: np.ndarray) -> "_Arcs":
-        """Select presentations by their indices, and copy their sentences."""
-        relations = [self._relations_of(s) for s in np.unique(self._trees.chosen[indices])]
-        return _Arcs(self._trees.part(indices), np.concatenate(relations), self._hasher)
-
-    def _relations_of(self, s: int) -> np.ndarray:
-        """Return the relations of the words of a sentence."""
-        return self._relations[self._trees.offsets[s] : self._trees.offsets[s + 1]]
-
     def __len__(self) -> int:
         return len(self._trees)
 
     def __getitem__(self, i):
-        sentence, heads, weight = self._trees[i]
-        # words without a head have no relation either
-        arcs = self._hasher.tokens(sentence, np.maximum(heads, 0))
-        return Example(arcs.everything(), self._relations_of(self._trees.chosen[i]), weight)
+        arcs = self.sequences(np.array([i]))
+        return Example(arcs.tokens.everything(), arcs.gold, self._trees.weight(i))
+
+    def part(self, indices: np.ndarray) -> "_Arcs":
+        """Select presentations by their indices, and copy their sentences."""
+        words = self._words_of(np.unique(self._trees.chosen[indices]))
+        return _Arcs(self._trees.part(indices), self._relations[words], self._hasher)
+
+    def sequences(self, order: np.ndarray) -> Sequences:
+        """Return the arrays of some examples, for compiled calls."""
+        trees = self._trees
+        sentences = trees.chosen[order]
+        words = self._words_of(sentences)
+        tokens = trees.tokens.only(sentences)
+        heads = np.maximum(trees.heads[words], 0)  # words without a head have no relation either
+        arcs = self._hasher.tokens(tokens.everything(), heads, tokens.roots - tokens.reach)
+        relations = self._relations[words]
+        return Sequences(arcs, relations, np.arange(len(order)), trees.weights(order))
+
+    def _words_of(self, sentences: np.ndarray) -> np.ndarray:
+        """Return the indices of the words of some sentences."""
+        return gathered_rows(self._trees.offsets, sentences)[1]

@@ -1,5 +1,7 @@
 """The compiled driver learns the model that the trainer learns, bit by bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl import (
     Budget,
+    DependencyParser,
     Edges,
     GraphLabeler,
     OnlineMKLClassifier,
@@ -17,7 +20,7 @@ from omkl import (
     groups,
     losses,
 )
-from omkl.data import Graph
+from omkl.data import Graph, synthetic_treebank
 from omkl.estimators.token_codec import Examples
 from omkl.groups import ExplicitBank, InterceptBank, TransitionBank, feature_maps
 from omkl.groups.tokens import Features, Tokens
@@ -187,6 +190,29 @@ def test_graphs_that_are_chains_are_learned_in_compiled_calls(
     assert_same_state(compiled.model_.trainer, expected.model_.trainer)
     assert compiled.model_.trainer.driver is not None
     assert expected.model_.trainer.driver is None
+
+
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_relations_of_arcs_are_learned_in_compiled_calls(call, monkeypatch):
+    treebank = synthetic_treebank(60, vocabulary=20, random_state=0)
+    heads = treebank.heads.copy()
+    heads[5::7] = -1
+    treebank = replace(treebank, heads=heads, text=None)
+    weights = np.random.default_rng(0).choice([0.5, 1.0, 2.5], size=60)
+
+    def train_one():
+        parser = DependencyParser("small", memory=10, epochs=2, random_state=0)
+        if call == "fit":
+            parser.fit(treebank, sample_weight=weights)
+        else:
+            parser.partial_fit(treebank[:20], sample_weight=weights[:20])
+            parser.partial_fit(treebank[20:], sample_weight=weights[20:])
+        return parser.model_.codec.relations.trainer
+
+    compiled, expected = trained_both_ways(train_one, monkeypatch)
+    assert compiled.driver is not None
+    assert expected.driver is None
+    assert_same_state(compiled, expected)
 
 
 def single_precision(average, regularizer):

@@ -363,7 +363,8 @@ class TemplateLayout:
         list_parts = jit.list_grandparents if self.part == "grandparent" else jit.list_siblings
         codes = self.bins(len(lists.starts)).codes
         count = list_parts(lists, wanted, root, codes, places, numbers)
-        return numbers[:count], places[:, :count]
+        # contiguous as the places of arcs are, since another type would be compiled once more
+        return numbers[:count], np.ascontiguousarray(places[:, :count])
 
     def count_keys(self, examples: GoldTrees, sample: int) -> np.ndarray:
         """Estimate the number of distinct keys of each pair on gold arcs, (pairs,).
@@ -461,7 +462,7 @@ class ArcFeatureHasher:
     def tokens(
         self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)
     ) -> Tokens:
-        """Return one or more sentences as a sequence of tokens with the features of the arc into
+        """Return one or more sentences as sequences of tokens with the features of the arc into
         each token.
 
         Parameters
@@ -475,11 +476,11 @@ class ArcFeatureHasher:
         reach = x.tokens.reach
         # a sentence ends with its tokens; padding and the next root follow
         lengths = np.diff(roots, append=len(x) + 1 + reach) - 1 - reach
-        first_tokens = np.cumsum(lengths) - lengths
-        modifiers = np.arange(1, len(heads) + 1) - np.repeat(first_tokens, lengths)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        modifiers = np.arange(1, len(heads) + 1) - np.repeat(offsets[:-1], lengths)
         places = self._layout.places(np.repeat(roots, lengths), heads, modifiers)
         features = _features(self._layout.hashed(x), places, self._pairs, self._variants)
-        return Tokens(np.array([0, len(heads)]), features, n_features=len(self.groups))
+        return Tokens(offsets, features, n_features=len(self.groups))
 
 
 def _features(
