@@ -63,7 +63,8 @@ class OwnPenalty(Regularizer):
     separable = True
 
     def __init__(self, psi, derivative):
-        self.psi, self.derivative = psi, derivative
+        self.psi = psi
+        self.derivative = derivative
 
     def value(self, norms):
         with np.errstate(over="ignore"):

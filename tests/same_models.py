@@ -30,7 +30,8 @@ WORDS = [f"w{code}" for code in range(30)]
 def labeled_sentences() -> tuple[list, list]:
     """Return sentences of dicts of features, and labels that follow from words and neighbours."""
     rng = np.random.default_rng(1)
-    sentences, labels = [], []
+    sentences = []
+    labels = []
     for _ in range(80):
         codes = rng.integers(len(WORDS), size=rng.integers(1, 12))
         sentences.append([{"word": WORDS[code], "suffix": str(code % 5)} for code in codes])
@@ -42,7 +43,8 @@ def labeled_sentences() -> tuple[list, list]:
 def labeled_graphs() -> tuple[list, list]:
     """Return graphs with cycles, and labels of their nodes."""
     rng = np.random.default_rng(2)
-    graphs, labels = [], []
+    graphs = []
+    labels = []
     for _ in range(60):
         n_nodes = int(rng.integers(3, 8))
         edges = [(node, node + 1) for node in range(n_nodes - 1)]

@@ -335,7 +335,8 @@ def test_rounding_is_relative_to_each_weight(weights):
 
 
 def words(rng, n=60):
-    X, y = [], []
+    X = []
+    y = []
     for _ in range(n):
         tags = rng.choice(["D", "N", "V"], rng.integers(1, 6)).tolist()
         X.append(
@@ -352,7 +353,8 @@ def words(rng, n=60):
     return X, y
 
 
-Labeler, Classifier = omkl.SequenceLabeler, omkl.OnlineMKLClassifier
+Labeler = omkl.SequenceLabeler
+Classifier = omkl.OnlineMKLClassifier
 MODELS = {
     "strings": Labeler(),
     "strings and kernels": Labeler({"lin": "linear:on=v", "g": "gaussian:on=v"}),
@@ -382,7 +384,8 @@ def test_a_small_file_predicts_bit_for_bit_and_learns_no_more(name, online, rng,
     model.save(whole)
     model.save(path, training=False)
     assert path.stat().st_size < whole.stat().st_size
-    small, scores = omkl.load(path), model.decision_function(X_new)
+    small = omkl.load(path)
+    scores = model.decision_function(X_new)
     for own, other in zip(scores, small.decision_function(X_new)):
         assert_array_equal(own, other)
     assert small.kernel_weights_ == pytest.approx(model.kernel_weights_)
@@ -418,10 +421,8 @@ def test_features_without_weight_are_not_kept(rng, reloaded):
     ).fit(X, y)
     small = reloaded(labeler, training=False)
     vocabulary = labeler.model_.codec.encoder.vocabulary
-    n_all, used = (
-        len(vocabulary.groups),
-        labeler.predictor_.banks[0].table[vocabulary.first_id :].any(axis=1).sum(),
-    )
+    n_all = len(vocabulary.groups)
+    used = labeler.predictor_.banks[0].table[vocabulary.first_id :].any(axis=1).sum()
     assert len(small.model_.codec.encoder.vocabulary.groups) == used < n_all
     assert_array_equal(
         np.concatenate(small.decision_function(X)), np.concatenate(labeler.decision_function(X))
@@ -439,7 +440,8 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
     parser.save(tmp_path / "small.npz", training=False, dtype=dtype)
     small = omkl.load(tmp_path / "small.npz")
     assert 2 * (tmp_path / "small.npz").stat().st_size < (tmp_path / "whole.npz").stat().st_size
-    mine, theirs = parser.parse(treebank), small.parse(treebank)
+    mine = parser.parse(treebank)
+    theirs = small.parse(treebank)
     agreement = np.mean((mine.heads == theirs.heads) & (mine.deprels == theirs.deprels))
     assert agreement == 1.0 if dtype is None else agreement > 0.99
     assert np.shares_memory(small.model_.trainer.banks[0].table, small.predictor_.banks[0].table)
@@ -457,8 +459,7 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
         small.partial_fit(treebank)
 
 
-def test_a_template_that_is_left_out_stays_out(reloaded):
-    rng = np.random.default_rng(0)
+def test_a_template_that_is_left_out_stays_out(reloaded, rng):
     noise = [f"x{k}" for k in rng.integers(0, 50, 400)]
     sentences = [
         Sentence(["a", "b"], lemmas=noise[2 * i : 2 * i + 2], upos=["X", "Y"], heads=[2, 0])

@@ -51,6 +51,7 @@ def test_a_loaded_model_predicts_the_same_bits(name, reloaded):
     estimator.fit(X) if y is None else estimator.fit(X, y)
     loaded = reloaded(estimator)
     predict = "parse" if name == "parser" else "predict"
-    ours, theirs = getattr(estimator, predict)(X), getattr(loaded, predict)(X)
+    ours = getattr(estimator, predict)(X)
+    theirs = getattr(loaded, predict)(X)
     for one, other in zip(ours, theirs):
         assert repr(one) == repr(other)

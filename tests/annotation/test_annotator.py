@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator, clone
 
 import omkl
@@ -221,7 +222,7 @@ def test_confidence_of_calibrated_annotators(train, test, reloaded):
         assert np.all((notes_of(annotated, name) >= 0) & (notes_of(annotated, name) <= 1))
     tags = model.tagger_.labeler
     marginals = np.concatenate(tags.predict_marginals([sentence.forms for sentence in test]))
-    np.testing.assert_allclose(notes_of(annotated, "UposConf"), marginals.max(axis=1), atol=0.02)
+    assert_allclose(notes_of(annotated, "UposConf"), marginals.max(axis=1), atol=0.02)
     again = reloaded(model, training=False).annotate(test, confidence=True)
     assert strings_of(again, "misc") == strings_of(annotated, "misc")
 
@@ -253,8 +254,7 @@ def test_a_parser_of_second_order_with_a_lexicon(train, test, tmp_path):
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "model.npz").read_bytes()
 
 
-def test_trees_are_learned_with_cross_fitted_tags(monkeypatch):
-    rng = np.random.default_rng(0)
+def test_trees_are_learned_with_cross_fitted_tags(monkeypatch, rng):
     made = []
     for i in range(0, 300, 3):
         # each form occurs once, so its tag cannot be memorized
@@ -293,8 +293,7 @@ def test_each_part_is_learned_alone(train, test, parts, columns):
             assert strings_of(annotated, name) == strings_of(test, name)
 
 
-def test_missing_annotation_is_no_label(train, test):
-    rng = np.random.default_rng(0)
+def test_missing_annotation_is_no_label(train, test, rng):
     columns = {name: getattr(train, name).copy() for name in ("upos", "lemmas")}
     for column in columns.values():
         column[rng.random(len(column)) < 0.3] = 0  # an underscore in the file

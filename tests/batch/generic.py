@@ -2,6 +2,7 @@
 
 import cvxpy as cp
 import numpy as np
+from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 from omkl.batch import Expansion, Problem
@@ -111,7 +112,7 @@ def solve_generically(problem, factors, loss, penalty):
 def assert_optimal(solution, optimum):
     """The solution is optimal, and every record bounds the optimum from both sides."""
     assert solution.converged
-    np.testing.assert_allclose(solution.certificate.primal, optimum, rtol=1e-6)
+    assert_allclose(solution.certificate.primal, optimum, rtol=1e-6)
     for record in solution.history:
         assert record["dual"] <= optimum * (1 + 1e-7)
         assert record["primal"] >= optimum * (1 - 1e-7)

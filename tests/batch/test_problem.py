@@ -63,7 +63,7 @@ def test_the_gap_bounds_the_suboptimality_of_any_model(loss, regularizer):
         certificate = certify(problem, Expansion(active, scale * rng.normal(size=(2, N)), 0.2))
         assert certificate.primal >= optimum - 1e-7
         assert certificate.dual <= optimum + 1e-7
-        np.testing.assert_array_equal(certificate.norms[[1, 3]], 0.0)
+        assert_array_equal(certificate.norms[[1, 3]], 0.0)
 
 
 SMOOTH = [Squared(), Logistic(), SquaredHinge(), Huber(0.5)]
@@ -192,8 +192,7 @@ class Twice(L21):
         return super().conjugate(np.asarray(dual_norms) / 2.0)
 
 
-def test_a_class_that_overrides_methods_is_not_taken_for_its_base():
-    rng = np.random.default_rng(0)
+def test_a_class_that_overrides_methods_is_not_taken_for_its_base(rng):
     X = rng.normal(size=(40, 12))
     y = X[:, 0] - X[:, 5] + 0.1 * rng.normal(size=40)
     groups = ColumnGroups(np.arange(12) // 3, 12)
@@ -263,8 +262,7 @@ def test_fixed_steps_never_increase_the_objective():
     assert np.all(np.diff(objectives) <= 1e-12 * objectives[0])
 
 
-def test_spectral_steps_take_fewer_iterations_where_columns_are_correlated():
-    rng = np.random.default_rng(0)
+def test_spectral_steps_take_fewer_iterations_where_columns_are_correlated(rng):
     X = rng.normal(size=(50, 30)) + 3.0 * rng.normal(size=(50, 1))
     problem = DesignProblem(as_design(X), X[:, 0] + rng.normal(size=50), Squared(), L21(), 1.0 / 50)
     fixed, spectral = (solver.solve(problem, tol=1e-3).n_iter for solver in (IST(), SpaRSA()))
@@ -348,7 +346,7 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     assert -1e-6 <= excess[1] < 0.005
     assert excess[1] < 0.2 * excess[0]
     weights = np.array([online.kernel_weights_[name] for name in COLUMNS])
-    np.testing.assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
+    assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,7 @@ def test_options_of_another_command_are_left_alone():
 
 
 @pytest.fixture
-def tables(tmp_path):
-    rng = np.random.default_rng(0)
+def tables(tmp_path, rng):
     rows = [
         f"{a:.3f},{b:.3f},{word}"
         for (a, b), word in zip(rng.normal(size=(40, 2)), ["no", "yes"] * 20)

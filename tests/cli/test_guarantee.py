@@ -54,7 +54,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize(("unit", "error"), [("output", 0.1), ("token", 0.03)])
 def test_labels_are_marked(folder, unit, error, tmp_path):
-    checked, out = tmp_path / "checked.npz", tmp_path / "out.jsonl"
+    checked = tmp_path / "checked.npz"
+    out = tmp_path / "out.jsonl"
     run(
         "guarantee",
         folder / "labeler.npz",
@@ -103,7 +104,8 @@ def test_labels_are_marked(folder, unit, error, tmp_path):
 
 
 def test_rows_are_marked(folder, tmp_path):
-    checked, out = tmp_path / "checked.npz", tmp_path / "out.txt"
+    checked = tmp_path / "checked.npz"
+    out = tmp_path / "out.txt"
     run(
         "guarantee",
         folder / "classifier.npz",
@@ -124,7 +126,8 @@ def test_rows_are_marked(folder, tmp_path):
 
 
 def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_path):
-    checked, out = tmp_path / "checked.npz", tmp_path / "out.conllu"
+    checked = tmp_path / "checked.npz"
+    out = tmp_path / "out.conllu"
     settings = ("--column", "heads", "--level", 0.8)
     run(
         "guarantee",
@@ -136,8 +139,10 @@ def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_pa
         "--quiet",
     )
     run("predict", checked, folder / "new.conllu", "-o", out, "--error", 0.1, "--quiet")
-    found, loaded = read_treebank(out, trees="given"), omkl.load(checked)
-    assert (loaded.column, loaded.confidence) == ("heads", 0.8)
+    found = read_treebank(out, trees="given")
+    loaded = omkl.load(checked)
+    assert loaded.column == "heads"
+    assert loaded.confidence == 0.8
     marks = np.repeat(loaded.accept(folder / "new.conllu", error=0.1), found.lengths)
     assert strings_of(found, "misc") == [
         f"Guarantee={'accept' if own else 'check'}" for own in marks
@@ -157,7 +162,9 @@ def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_pa
 def test_marks_and_probabilities_need_one_prediction(
     model, suffix, unused, counted, n, folder, tmp_path, monkeypatch
 ):
-    checked, out, n_calls = tmp_path / "checked.npz", tmp_path / f"out.{suffix}", 0
+    checked = tmp_path / "checked.npz"
+    out = tmp_path / f"out.{suffix}"
+    n_calls = 0
     run("guarantee", folder / f"{model}.npz", folder / f"cal.{suffix}", "-o", checked, "--quiet")
     function = getattr(*counted)
 

@@ -38,7 +38,8 @@ def model(corpus, tmp_path):
 
 
 def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
-    output, metrics = tmp_path / "labels.txt", tmp_path / "metrics.json"
+    output = tmp_path / "labels.txt"
+    metrics = tmp_path / "metrics.json"
     assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
     labels = output.read_text().split("\n\n")
     assert labels[0] == "D\nN\nV\nP"
@@ -88,7 +89,8 @@ def test_line_buffering_is_for_standard_input_and_output(where, corpus, model, c
 
 
 def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
-    small, output = tmp_path / "small.npz", tmp_path / "labels.txt"
+    small = tmp_path / "small.npz"
+    output = tmp_path / "labels.txt"
     train = [
         "train",
         "labeler",
@@ -109,7 +111,9 @@ def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
 
 
 def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
-    corpus, model, metrics = tmp_path / "ner.txt", tmp_path / "ner.npz", tmp_path / "metrics.json"
+    corpus = tmp_path / "ner.txt"
+    model = tmp_path / "ner.npz"
+    metrics = tmp_path / "metrics.json"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\n" * 8)
     options = ["-o", str(model), "--random-state", "0", "--quiet"]
     assert (
@@ -166,7 +170,8 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
     assert saved["dev"]["accuracy"] > 0.9
     assert len(saved["history"]) == 5
     parameters = omkl.load(tmp_path / "m.npz").get_params()
-    assert (parameters["loss"], parameters["method"]) == ("crf", "rda")
+    assert parameters["loss"] == "crf"
+    assert parameters["method"] == "rda"
     assert parameters["learning_rate"] == 0.5
     assert parameters["transitions"] == omkl.Transitions(None)
 
@@ -245,7 +250,9 @@ def test_charts_and_tables_line_up():
 
 def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     """The output is the input with predicted UPOS."""
-    train, text, out = tmp_path / "train.conllu", tmp_path / "text", tmp_path / "out.conllu"
+    train = tmp_path / "train.conllu"
+    text = tmp_path / "text"
+    out = tmp_path / "out.conllu"
     lines = [
         "# sent_id = 1",
         "1\tthe\t_\tDET\t_\t_\t0\tx\t_\tA=b",
@@ -298,9 +305,11 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     }
     assert notes == "A=b|UposConf"
     record = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
-    assert (record["y"], len(record["confidence"])) == (["DET", "NOUN"], 2)
+    assert record["y"] == ["DET", "NOUN"]
+    assert len(record["confidence"]) == 2
     label, p = (tmp_path / "out.txt").read_text().splitlines()[0].split("\t")
-    assert (label, float(p)) == ("DET", record["confidence"][0])
+    assert label == "DET"
+    assert float(p) == record["confidence"][0]
     best = omkl.load(model).predict_nbest([["the", "dog"]], 2)[0]
     nbest = ["predict", model, str(blank), "--quiet", "--nbest", "2", "-o"]
     for output in ("out.conllu", "out.jsonl", "out.txt"):
@@ -333,7 +342,9 @@ def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(
     tmp_path, damage, reason, refused, capsys
 ):
     row = "{}\t{}\t_\t{}\t_\t_\t0\troot\t_\t_\n"
-    good, bad, model = tmp_path / "good.conllu", tmp_path / "bad.conllu", tmp_path / "model.npz"
+    good = tmp_path / "good.conllu"
+    bad = tmp_path / "bad.conllu"
+    model = tmp_path / "model.npz"
     good.write_text(
         "# sent_id = 1\n"
         + row.format(1, "Dogs", "NOUN")
@@ -419,7 +430,8 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     whole = [
         {key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x
     ]
-    assert ([whole], [y]) == (X, Y)
+    assert [whole] == X
+    assert [y] == Y
 
 
 @pytest.mark.parametrize(
@@ -488,7 +500,8 @@ def test_words_without_a_tag_have_no_label(tmp_path, refused):
 
 def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     treebank = synthetic_treebank(20, vocabulary=10, random_state=0)
-    path, plain = tmp_path / "t.conllu", tmp_path / "t.conllx"
+    path = tmp_path / "t.conllu"
+    plain = tmp_path / "t.conllx"
     write_treebank(path, treebank)
     lines = [line.split("\t") for line in path.read_text().splitlines()]
     plain.write_text(

@@ -76,9 +76,11 @@ def test_help_has_examples_that_are_commands(path, capsys):
     found = list(examples(COMMANDS[path]))
     assert len(found) >= 2
     for words in found:
-        own, rest = opt.omkl, words
+        own = opt.omkl
+        rest = words
         while "--help" not in words and isinstance(own, click.Group):
-            own, rest = own.get_command(None, rest[0]), rest[1:]
+            own = own.get_command(None, rest[0])
+            rest = rest[1:]
         if "--help" not in words:
             assert own.make_context("omkl", list(rest), obj=opt.Run()).params
     assert main([*path.split()[1:], "--help"]) == 0
@@ -203,12 +205,14 @@ def test_a_model_goes_through_a_pipe(files, tmp_path):
         done = subprocess.run(
             [*command, "--random-state", "0"], stdin=data, stdout=out, stderr=subprocess.PIPE
         )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
+    assert done.stderr == b""
     assert model.read_bytes() == Path(files["rows.npz"]).read_bytes()
 
 
 def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
-    rows, words = tmp_path / "a.svm", tmp_path / "a.crfsuite"
+    rows = tmp_path / "a.svm"
+    words = tmp_path / "a.crfsuite"
     rows.write_text("1 1:2\n0 1:-2\nnonsense\n" * 5)
     words.write_text("D\tw=the\nN\tw=dog\n\nD\tw=the:x\n\n" * 5)
     for kind, path in (("classifier", rows), ("labeler", words)):
@@ -357,7 +361,8 @@ def test_demo_without_matplotlib_says_what_is_missing(tmp_path, capsys, monkeypa
 def test_useless_views_are_independent_of_the_digit():
     dates = omkl.data.handwritten_dates(300, 1)
     tokens = tokens_of(dates.train_images, np.random.default_rng(0))
-    flat, labels = [token for date in tokens for token in date], np.concatenate(dates.train_digits)
+    flat = [token for date in tokens for token in date]
+    labels = np.concatenate(dates.train_digits)
     assert list(flat[0]) == [*USEFUL, *USELESS]
     digit_of = {row.tobytes(): label for row, label in zip(np.vstack(dates.train_images), labels)}
     others = [digit_of[token["pixels of another digit"].tobytes()] for token in flat]

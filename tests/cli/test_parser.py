@@ -60,7 +60,8 @@ def model(treebanks):
 
 
 def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
-    out, metrics = tmp_path / "m.npz", tmp_path / "m.json"
+    out = tmp_path / "m.npz"
+    metrics = tmp_path / "m.json"
     assert main([
         "train", "parser", str(treebanks / "train.conllu"), "-o", str(out),
         "--templates", "small", "--epochs", "2", "--dev", str(treebanks / "test.conllu"),
@@ -76,7 +77,8 @@ def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
 
 
 def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, refused):
-    out, test = tmp_path / "parsed.conllu", str(treebanks / "test.conllu")
+    out = tmp_path / "parsed.conllu"
+    test = str(treebanks / "test.conllu")
     refused(["predict", model, test, "-o", out, "--confidence"], "--confidence needs probabilities")
     command = ["calibrate", str(model), test, "-o", str(tmp_path / "calibrated.npz"), "--quiet"]
     assert main(command) == 0
@@ -97,7 +99,8 @@ def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, 
 
 @pytest.mark.slow
 def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
-    out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
+    out = tmp_path / "m.npz"
+    templates = str(treebanks / "templates.txt")
     command = [
         "train",
         "parser",
@@ -111,30 +114,24 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     ]
     assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
     parser = omkl.load(out)
-    first = parser.first_
-    assert (parser.search.likely, first.trees.single_root, len(first.first_.templates_)) == (
-        0.95,
-        False,
-        26,
-    )
+    assert parser.search.likely == 0.95
+    assert parser.first_.trees.single_root is False
+    assert len(parser.first_.first_.templates_) == 26
     assert parser.model_.codec.stage.first[0].model_.codec.stage.selection.margin > 0
-    assert (parser.order, parser.first_.first_.templates_.names[0]) == (
-        2,
-        "h.upos m.upos direction",
-    )
+    assert parser.search.order == 2
+    assert parser.first_.first_.templates_.names[0] == "h.upos m.upos direction"
     assert main([*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet"]) == 0
     parser = omkl.load(out)
-    assert (parser.order, parser.C, len(parser.templates_), parser.model_.codec.stage.first) == (
-        1,
-        5.0,
-        4,
-        (),
-    )
+    assert parser.search.order == 1
+    assert parser.C == 5.0
+    assert len(parser.templates_) == 4
+    assert parser.model_.codec.stage.first == ()
 
 
 @pytest.mark.slow
 def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refused):
-    out, templates = tmp_path / "m.npz", str(treebanks / "templates.txt")
+    out = tmp_path / "m.npz"
+    templates = str(treebanks / "templates.txt")
     command = [
         "train",
         "parser",
@@ -151,10 +148,12 @@ def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refus
 
 
 def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):
-    test, out = str(treebanks / "test.conllu"), tmp_path / "out.conllu.gz"
+    test = str(treebanks / "test.conllu")
+    out = tmp_path / "out.conllu.gz"
     assert main(["predict", str(model), test, "-o", str(out), "--nbest", "3"]) == 0
     written = read_treebank(out)
-    parser, sentences = omkl.load(model), read_treebank(test)
+    parser = omkl.load(model)
+    sentences = read_treebank(test)
     best = parser.predict_nbest(sentences, 3)
     assert [sentence.heads for sentence in written] == [
         own.heads.tolist() for found in best for own in found
@@ -188,13 +187,15 @@ def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, c
     parsed = read_treebank(out, single_root=True)
     assert np.array_equal(parsed.heads, omkl.load(model).parse(gold).heads)
     for before, after in zip(gold.text.split(b"\n"), parsed.text.split(b"\n")):
-        before, after = before.split(b"\t"), after.split(b"\t")
+        before = before.split(b"\t")
+        after = after.split(b"\t")
         assert before[:6] + before[8:] == after[:6] + after[8:]
 
 
 @pytest.mark.slow
 def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
-    metrics, smaller = tmp_path / "m.json", tmp_path / "small.npz"
+    metrics = tmp_path / "m.json"
+    smaller = tmp_path / "small.npz"
     assert (
         main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
     )
@@ -242,27 +243,24 @@ def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, capsys):
-    train, small, picture = (
-        str(treebanks / "train.conllu"),
-        tmp_path / "small.npz",
-        tmp_path / "curve.svg",
-    )
+    train = str(treebanks / "train.conllu")
+    small = tmp_path / "small.npz"
+    picture = tmp_path / "curve.svg"
     prune = ["prune", str(model), "-o", str(small), "--retrain", train]
     assert (
         main([*prune, "--keep", "auto", "--plot", str(picture), "--json", str(tmp_path / "m.json")])
         == 0
     )
-    pruned, printed = omkl.load(small), capsys.readouterr().out
+    pruned = omkl.load(small)
+    printed = capsys.readouterr().out
     assert f"Kept {len(pruned.templates_)} of 4 templates" in printed
     assert "behind the best" in printed
     curve = json.loads((tmp_path / "m.json").read_text())["pruning_curve"]
     assert [point["templates"] for point in curve] == [4, 1]  # three have a weight
     assert curve == pruned.pruning_curve_
     assert picture.read_text().startswith("<?xml")
-    line, knee = (
-        omkl.reports.plot_pruning(pruned).lines[0],
-        omkl.reports.plot_pruning(pruned).lines[-1],
-    )
+    line = omkl.reports.plot_pruning(pruned).lines[0]
+    knee = omkl.reports.plot_pruning(pruned).lines[-1]
     assert line.get_ydata().tolist() == [point["accuracy"] for point in curve]
     assert knee.get_xdata()[0] == len(pruned.templates_)
     with pytest.raises(omkl.exceptions.InputError, match='fit it with keep="auto"'):
@@ -278,14 +276,13 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
     treebanks, model, tmp_path, capsys, refused
 ):
-    gold, system, metrics = (
-        str(treebanks / "test.conllu"),
-        str(tmp_path / "parsed.conllu"),
-        tmp_path / "m.json",
-    )
+    gold = str(treebanks / "test.conllu")
+    system = str(tmp_path / "parsed.conllu")
+    metrics = tmp_path / "m.json"
     assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
     assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
-    of_model, printed = json.loads(metrics.read_text()), capsys.readouterr().out
+    of_model = json.loads(metrics.read_text())
+    printed = capsys.readouterr().out
     assert "MLAS" in printed
     assert "UPOS" not in printed
     assert "precision" in printed
@@ -307,7 +304,8 @@ def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 def test_ctrl_c_saves_what_there_is(treebanks, tmp_path):
-    out, log = tmp_path / "m.npz", tmp_path / "log.jsonl"
+    out = tmp_path / "m.npz"
+    log = tmp_path / "log.jsonl"
     command = [
         "train", "parser", str(treebanks / "train.conllu"), "-o", str(out), "--epochs", "100000",
         "--templates", "small", "--memory", "20", "--log", str(log),
@@ -473,11 +471,9 @@ def test_evaluate_agrees_with_predict(folder, capsys):
 
 
 def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
-    words, lemmas, model = (
-        folder / "words.conllu",
-        folder / "lemmas.conllu",
-        str(folder / "model.npz"),
-    )
+    words = folder / "words.conllu"
+    lemmas = folder / "lemmas.conllu"
+    model = str(folder / "model.npz")
     gold = read_treebank(folder / "test.conllu")
     plain = Treebank.from_sentences([Sentence(forms=sentence.forms) for sentence in gold])
     write_treebank(words, plain)
@@ -538,8 +534,10 @@ def test_lines_of_one_word_are_annotated(
 
 
 def test_a_saved_annotator_is_calibrated(annotator_of_second_order, folder, tmp_path, refused):
-    out, calibrated = tmp_path / "out.conllu", str(tmp_path / "calibrated.npz")
-    model, gold = annotator_of_second_order, str(folder / "test.conllu")
+    out = tmp_path / "out.conllu"
+    calibrated = str(tmp_path / "calibrated.npz")
+    model = annotator_of_second_order
+    gold = str(folder / "test.conllu")
     has_them = "an Annotator has after omkl calibrate, or training with --dev"
     predict = ["predict", model, gold, "-o", out, "--confidence"]
     refused(predict, f"--confidence needs probabilities, which {has_them}")
@@ -655,7 +653,8 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
     metrics = json.loads((raw / "train.json").read_text())
     assert metrics["parts"][0] == "tokens"
     assert metrics["dev_raw"]["sentences_f1"] > 0.95
-    model, text = str(raw / "model.npz"), str(raw / "book.txt")
+    model = str(raw / "model.npz")
+    text = str(raw / "book.txt")
     assert (
         main(
             [
@@ -688,7 +687,8 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
 
 
 def test_evaluation_of_raw_text(raw, capsys):
-    model, gold = str(raw / "model.npz"), str(raw / "train.conllu")
+    model = str(raw / "model.npz")
+    gold = str(raw / "train.conllu")
     assert main(["evaluate", model, gold, "--raw", "--json", str(raw / "own.json")]) == 0
     own = json.loads((raw / "own.json").read_text())["all"]
     text = raw / "gold.txt"

@@ -7,6 +7,7 @@ import signal
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
 from sklearn.metrics import r2_score
@@ -76,7 +77,7 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
 
     assert main(["predict", str(model), str(data), "-o", str(output), *target]) == 0
     predicted = np.array(output.read_text().split(), dtype=float)
-    np.testing.assert_allclose(predicted, ours.predict(X))
+    assert_allclose(predicted, ours.predict(X))
 
     assert main(["evaluate", str(model), str(data), *target, "--json", str(report)]) == 0
     scores = json.loads(report.read_text())
@@ -94,9 +95,7 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
     groups = [*kernels, "intercept"]
     assert column_of(records, "group") == column_of(expected, "group") == groups
     for name in ("norm", "loss_increase", "standard_error"):
-        np.testing.assert_allclose(
-            column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12
-        )
+        assert_allclose(column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12)
     assert "std. error" in capsys.readouterr().out
 
     assert main(["inspect", str(model), "--top", "2", "--json", str(report)]) == 0
@@ -107,7 +106,8 @@ def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, caps
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
 def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables, tmp_path):
     X, y = tables[kind]
-    data, model = tmp_path / "data.svm", tmp_path / "model.npz"
+    data = tmp_path / "data.svm"
+    model = tmp_path / "model.npz"
     zero_based = write(data, X, y)
     arguments = [
         *zero_based,
@@ -128,7 +128,7 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
     for epoch in range(3):
         for rows, outputs in stream.blocks(epoch):
             ours.partial_fit(rows, outputs.astype(int))
-    np.testing.assert_array_equal(omkl.load(model).predict(X), ours.predict(X))
+    assert_array_equal(omkl.load(model).predict(X), ours.predict(X))
 
 
 @pytest.mark.parametrize("kind", [omkl.OnlineMKLClassifier, omkl.MKLClassifier])
@@ -152,7 +152,7 @@ def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
         assert main([*predict, str(tmp_path / output)]) == 0
     records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     expected = model.predict_proba(X).max(axis=1)
-    np.testing.assert_allclose([record["confidence"] for record in records], expected, atol=5.1e-4)
+    assert_allclose([record["confidence"] for record in records], expected, atol=5.1e-4)
     assert [record["y"] for record in records] == model.predict(X).tolist()
     lines = (tmp_path / "o.txt").read_text().splitlines()
     assert lines == [f"{record['y']}\t{record['confidence']:.3f}" for record in records]
@@ -190,9 +190,8 @@ def test_text_columns_stay_text(tmp_path):
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 
 
-def test_the_same_command_gives_the_same_model(tmp_path):
+def test_the_same_command_gives_the_same_model(tmp_path, rng):
     data, model, out = (tmp_path / name for name in ("data.csv", "model.npz", "out.jsonl"))
-    rng = np.random.default_rng(0)
     data.write_text(
         "x,y\n" + "".join(f"{x},{int(x + e > 0)}\n" for x, e in rng.normal(size=(60, 2)))
     )
@@ -212,7 +211,8 @@ def test_the_same_command_gives_the_same_model(tmp_path):
 
 
 def test_a_table_may_have_no_header(tmp_path):
-    data, model = tmp_path / "data.csv", tmp_path / "model.npz"
+    data = tmp_path / "data.csv"
+    model = tmp_path / "model.npz"
     data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
     for option, n_examples in (([], 3), (["--no-header"], 4)):
         report = tmp_path / "report.json"
@@ -270,9 +270,7 @@ def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
         == 0
     )
     found = json.loads((tmp_path / "m.json").read_text())["column_scales"]
-    np.testing.assert_allclose(
-        list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)])
-    )
+    assert_allclose(list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)]))
     printed = capsys.readouterr().out.partition("Scales of the columns")[2].splitlines()
     first = next(iter(found))
     assert printed[1].split() == ["column", "mean", "deviation"]
@@ -281,9 +279,8 @@ def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]])
-def test_columns_are_found_by_their_names(tmp_path, stream):
+def test_columns_are_found_by_their_names(tmp_path, stream, rng):
     """A model predicts the same when columns are reordered, and names missing columns."""
-    rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     y = (X[:, 0] > 0).astype(int)
     files = {"same": "abcy", "turned": "cybxa", "short": "aby"}
@@ -293,7 +290,8 @@ def test_columns_are_found_by_their_names(tmp_path, stream):
         (tmp_path / f"{name}.csv").write_text(
             "\n".join(",".join(map(str, row)) for row in [columns, *rows])
         )
-    model, target = str(tmp_path / "m.npz"), ["--target", "y", "--quiet"]
+    model = str(tmp_path / "m.npz")
+    target = ["--target", "y", "--quiet"]
     training = ["-o", model, "--epochs", "9", "--random-state", "0", *target, *stream]
     assert main(["train", "classifier", str(tmp_path / "same.csv"), *training]) == 0
     for name in ("same", "turned"):
@@ -328,10 +326,13 @@ class Watcher:
 @pytest.mark.parametrize("kind", [omkl.OnlineMKLRegressor, omkl.SequenceLabeler])
 def test_the_callback_for_ctrl_c_goes_with_compiled_passes(kind, rng):
     """The command line trains in compiled passes, and Ctrl-C ends them."""
-    X, y = rng.normal(size=(400, 3)), rng.normal(size=400)
+    X = rng.normal(size=(400, 3))
+    y = rng.normal(size=400)
     if kind is omkl.SequenceLabeler:
-        X, y = [[["a"], ["b"]]] * 400, [["A", "B"]] * 400
-    interruption, watcher = Interruption(), Watcher(last=200)
+        X = [[["a"], ["b"]]] * 400
+        y = [["A", "B"]] * 400
+    interruption = Interruption()
+    watcher = Watcher(last=200)
     model = kind(epochs=5, callbacks=[interruption, watcher], random_state=0).fit(X, y)
     assert interruption.happened
     assert max(watcher.sizes) == 100

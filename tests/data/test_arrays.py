@@ -47,7 +47,9 @@ def test_files_that_hold_no_rows_are_refused(tmp_path, content):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @given(data=st.data())
 def test_a_flipped_bit_of_an_archive_is_harmless_or_refused(save, data, tmp_path_factory):
-    sink, X, y = io.BytesIO(), np.arange(12.0).reshape(6, 2), np.arange(6)
+    sink = io.BytesIO()
+    X = np.arange(12.0).reshape(6, 2)
+    y = np.arange(6)
     save(sink, X=X, y=y)
     content = bytearray(sink.getvalue())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))

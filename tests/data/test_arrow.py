@@ -87,7 +87,8 @@ def test_tables_joined_are_the_whole_file(tmp_path, numbers, writer):
         X, y = read_all(stream, epoch)
         assert_array_equal(X, matrix(numbers, ["a", "i", "c"]))
         assert_array_equal(y, numbers["y"].to_numpy())
-        assert (X.dtype, y.dtype) == (np.float64, np.int64)
+        assert X.dtype == np.float64
+        assert y.dtype == np.int64
     WRITERS[writer](numbers, tmp_path / "b.parquet")
     assert len(read_all(stream_parquet(tmp_path, "y"))[0]) == 2 * N
 
@@ -228,7 +229,8 @@ def test_numbers_that_are_categories(tmp_path):
 def test_spaces_around_cells_are_dropped(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)
     X, y = stream_csv(tmp_path / "t.csv", "y").read()
-    assert (X.tolist(), y.tolist()) == ([[1.0], [2.0]], ["p", "q"])
+    assert X.tolist() == [[1.0], [2.0]]
+    assert y.tolist() == ["p", "q"]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,8 @@ def test_lists_are_vectors(tmp_path, rng, fixed, dtype):
         assert_array_equal(X, np.column_stack([np.arange(30), vectors]))
         x, _ = next(iter(stream_parquet(tmp_path / "a.parquet")))
         assert_array_equal(x["v"], vectors[0])
-        assert (x["x"], x["s"]) == (0.0, "a")
+        assert x["x"] == 0.0
+        assert x["s"] == "a"
 
 
 def check_wrong_rows(make, message, n_skipped, expected):
@@ -367,7 +370,8 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
 @pytest.mark.parametrize("writer", ["row groups", "feather"])
 def test_tables_that_are_cut_short_are_left_out(tmp_path, rng, writer):
     table = pa.table({"a": rng.standard_normal(20_000)})
-    good, path = tmp_path / "good.parquet", tmp_path / "a.parquet"
+    good = tmp_path / "good.parquet"
+    path = tmp_path / "a.parquet"
     WRITERS[writer](table, good)
     cut_short(write(path, good.read_bytes()))
     with pytest.raises(DataFileError, match=r"a\.parquet is damaged, or no Parquet or Arrow file"):
@@ -400,7 +404,8 @@ def test_a_table_that_is_damaged_is_read_up_to_there(tmp_path, rng):
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, rng, suffix):
     """A memory map would end the process."""
-    path, n = tmp_path / f"data.{suffix}", 400_000
+    path = tmp_path / f"data.{suffix}"
+    n = 400_000
     table = pa.table({"a": rng.standard_normal(n), "y": np.arange(n)})
     if suffix == "parquet":
         pyarrow.parquet.write_table(table, path, row_group_size=20_000)
@@ -415,7 +420,8 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, rng, suffix):
 
 
 def test_what_is_not_there_is_named(tmp_path, numbers):
-    csv, parquet = to_csv(tmp_path / "a.csv", numbers), tmp_path / "a.parquet"
+    csv = to_csv(tmp_path / "a.csv", numbers)
+    parquet = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(numbers, parquet)
     for stream, path in ((stream_csv, csv), (stream_parquet, parquet)):
         for arguments, message in (
@@ -565,7 +571,8 @@ def feed(path, data):
 
 
 def test_a_pipe_is_read_once_and_from_its_beginning(tmp_path):
-    path, n = tmp_path / "pipe.csv", 100_000
+    path = tmp_path / "pipe.csv"
+    n = 100_000
     os.mkfifo(path)
     thread = feed(path, b"x,y\n" + b"".join(b"%d,0\n" % i for i in range(n)))
     stream = stream_csv(path, "y")

@@ -98,10 +98,8 @@ def test_blocks_joined_are_the_whole_file(tmp_path, texts, format, suffix):
 @pytest.mark.parametrize("format", ["svm", "csv", "conllu"])
 def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
     good = write(tmp_path / f"good.{format}", texts[format])
-    path, expected = (
-        cut_short(write(tmp_path / f"a.{format}{suffix}", texts[format])),
-        listed(*read_whole(format, good)),
-    )
+    path = cut_short(write(tmp_path / f"a.{format}{suffix}", texts[format]))
+    expected = listed(*read_whole(format, good))
     message = re.escape(path.name) + r", after \d+ \w+: the file is cut short"
     with pytest.raises(TruncatedFileError, match=message):
         read_all(STREAMS[format]([good, path]))
@@ -217,9 +215,11 @@ def test_an_example_that_is_wrong_is_named_or_counted(tmp_path, format, good, ba
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["svm", "csv", "conllu", "crfsuite", "jsonl"])
 def test_memory_is_that_of_a_block_whatever_the_size_of_the_file(tmp_path, texts, format):
-    header, body = b"", texts[format]
+    header = b""
+    body = texts[format]
     if format == "csv":
-        header, body = body.split(b"\n", 1)[0] + b"\n", body.split(b"\n", 1)[1]
+        header = body.split(b"\n", 1)[0] + b"\n"
+        body = body.split(b"\n", 1)[1]
     # more than is read at a time
     n = (120_000 if format in ("crfsuite", "jsonl") else 4_000_000) // len(body)
     small, large = (write(tmp_path / f"{k}.{format}", header + body * (k * n)) for k in (1, 3))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from omkl.data import data_home, read_ocr, read_treebank, read_uci
 
@@ -69,7 +70,8 @@ def test_a_wrong_file_is_refused_and_the_old_one_stays(script, cache, refused, t
 
 
 def test_local_copies_are_verified_and_found_by_the_readers(script, real_data, monkeypatch, capsys):
-    source, tables = real_data("ocr/letter.data.gz"), real_data("uci/splice.csv.gz").parent
+    source = real_data("ocr/letter.data.gz")
+    tables = real_data("uci/splice.csv.gz").parent
     trees = real_data("ud/UD_English-EWT/en_ewt-ud-dev.conllu.gz").parent
     assert script("fetch_ocr").main(["--from", str(source)]) == 0
     assert script("fetch_ud").main(["--from", str(trees)]) == 0
@@ -215,8 +217,7 @@ WIDTHS = {"fac": 216, "fou": 76, "kar": 64, "mor": 6, "pix": 240, "zer": 47}
 
 
 @pytest.fixture
-def views():
-    rng = np.random.default_rng(0)
+def views(rng):
     return {name: rng.integers(-99, 99, (20, width)) / 4 for name, width in WIDTHS.items()}
 
 
@@ -251,7 +252,5 @@ def test_the_files_of_all_sources_become_the_views(mfeat, views, monkeypatch, ca
         header, *rows = zipped(cache / "uci")["mfeat.csv.gz"].decode().splitlines()
         assert header.split(",")[215:217] == ["fac215", "fou0"]
         table = np.array([row.split(",") for row in rows], float)
-        np.testing.assert_array_equal(
-            table, np.column_stack([*views.values(), np.repeat(np.arange(10), 2)])
-        )
+        assert_array_equal(table, np.column_stack([*views.values(), np.repeat(np.arange(10), 2)]))
         (cache / "uci" / "mfeat.csv.gz").unlink()

@@ -75,7 +75,8 @@ def test_sequences_without_labels(tmp_path):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, "<U3"])
 def test_archives_joined_are_the_whole_file(tmp_path, rng, save, dtype):
-    X, y = rng.integers(0, 100, (203, 7)).astype(dtype), rng.integers(0, 3, 203)
+    X = rng.integers(0, 100, (203, 7)).astype(dtype)
+    y = rng.integers(0, 3, 203)
     save(tmp_path / "a.npz", X=X, y=y, other=np.zeros(3))
     stream = stream_npz(tmp_path / "a.npz", block_size=50)
     for epoch in range(2):
@@ -89,7 +90,8 @@ def test_archives_joined_are_the_whole_file(tmp_path, rng, save, dtype):
 
 
 def test_archives_that_are_wrong_are_named(tmp_path, rng):
-    X, path = rng.standard_normal((2000, 50)), tmp_path / "a.npz"
+    X = rng.standard_normal((2000, 50))
+    path = tmp_path / "a.npz"
     np.savez(path, X=X, y=np.zeros(1999), F=np.asfortranarray(X), scalar=3.0)
     for arguments, message in (
         ({"X": "Z"}, "must hold an array 'Z'; its arrays are 'X', 'y', 'F', 'scalar'"),
@@ -128,7 +130,8 @@ def test_the_name_of_a_file_tells_its_format(tmp_path, text):
         assert read_all(open_stream(tmp_path / name, n_features=3))[0].shape == (1, 3)
     for name in ("a.csv", "a.tsv.gz"):
         X, y = read_all(open_stream(tmp_path / name, target=-1, block_size=5))
-        assert (X.tolist(), y.tolist()) == ([[1.0]], [2])
+        assert X.tolist() == [[1.0]]
+        assert y.tolist() == [2]
     assert len(read_all(open_stream(tmp_path / "a.conllu.gz"))[0]) == 600
     assert read_all(open_stream(tmp_path / "a.jsonl"))[1] == [["b"]]
     assert read_all(open_stream(tmp_path / "a.crfsuite"))[1] == [["B", "O"], ["O"]]
@@ -154,8 +157,7 @@ class Semicolons(StreamFormat):
 
 
 @pytest.fixture
-def path(tmp_path):
-    rng = np.random.default_rng(0)
+def path(tmp_path, rng):
     X = rng.normal(size=(60, 3))
     np.savetxt(tmp_path / "rows.semi", np.column_stack([X, X[:, 0] > 0]), delimiter=";")
     return tmp_path / "rows.semi"
@@ -165,7 +167,7 @@ def test_it_is_found_by_its_suffix_and_by_its_name(path):
     assert open_stream(path).read().X.shape == (60, 3)
     other = path.rename(path.with_suffix(".txt"))
     assert isinstance(find_format(other, "semicolons"), Semicolons)
-    np.testing.assert_array_equal(
+    assert_array_equal(
         open_stream(other, "semicolons", scale=2.0).read().X,
         2 * open_stream(other, Semicolons()).read().X,
     )
@@ -445,7 +447,9 @@ def test_dates_are_dates_and_share_no_image():
     assert all(images.shape == (8, 64) for images in data.test_images)
     for digits in data.train_digits + data.test_digits:
         text = "".join(map(str, digits))
-        day, month, year = int(text[:2]), int(text[2:4]), int(text[4:])
+        day = int(text[:2])
+        month = int(text[2:4])
+        year = int(text[4:])
         assert FIRST_DAY <= FIRST_DAY.replace(year=year, month=month, day=day) <= LAST_DAY
     train = {row.tobytes() for images in data.train_images for row in images}
     test = {row.tobytes() for images in data.test_images for row in images}
@@ -596,7 +600,8 @@ def test_a_table_is_read_by_its_path_and_by_its_name(tmp_path, monkeypatch, suff
         X, y = read_uci(source)
         assert X.tolist() == [[1, -2.5], [0, 0.001], [3, 4]]
         assert y.tolist() == [1, -1, 1]
-        assert (X.dtype, y.dtype) == (float, int)
+        assert X.dtype == float
+        assert y.dtype == int
         assert X.flags.c_contiguous
 
 
@@ -654,7 +659,8 @@ def test_the_real_sets_are_read_whole(real_data, name, shape, n_positive):
     real_data(f"uci/{name}.csv.gz")
     X, y = read_uci(name)
     assert X.shape == shape
-    assert (np.sum(y == 1), np.sum(y == -1)) == (n_positive, shape[0] - n_positive)
+    assert np.sum(y == 1) == n_positive
+    assert np.sum(y == -1) == shape[0] - n_positive
 
 
 def steps_to_ink(line):
@@ -671,7 +677,8 @@ def test_views_are_what_a_loop_finds():
         "outline": (24, 32),
     }
     for i, image in enumerate(images.reshape(-1, 8, 8)):
-        columns, rows = list(image.T), list(image)
+        columns = list(image.T)
+        rows = list(image)
         assert views["profiles"][i] == pytest.approx([np.mean(line) for line in rows + columns])
         outline = [line[::way] for lines in (columns, rows) for way in (1, -1) for line in lines]
         assert views["outline"][i].tolist() == [steps_to_ink(line) for line in outline]

@@ -280,7 +280,7 @@ def test_files_with_columns_in_another_order_are_brought_into_that_of_the_first(
         stream_csv(paths).read()
     stream = stream_csv(paths, columns=["a", "b", "c"], block_size=7)
     assert stream.feature_names == ["a", "b", "c"]
-    np.testing.assert_array_equal(stream.read().X, ROWS)
+    assert_array_equal(stream.read().X, ROWS)
     for derived in (stream, stream.shuffled()):
         assert derived.feature_names == ["a", "b", "c"]
         assert all(block.feature_names == ["a", "b", "c"] for block in derived.blocks())
@@ -305,9 +305,7 @@ def test_columns_of_lists_are_numbered(tmp_path):
     pa.parquet.write_table(table, tmp_path / "a.parquet")
     block = stream_parquet(tmp_path / "a.parquet", "y").read()
     assert block.feature_names == ["x", "v[0]", "v[1]"]
-    np.testing.assert_array_equal(
-        block.aligned(["v[1]", "x", "v[0]"], "it").X, [[2, 1, 1], [4, 2, 3]]
-    )
+    assert_array_equal(block.aligned(["v[1]", "x", "v[0]"], "it").X, [[2, 1, 1], [4, 2, 3]])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -316,16 +314,15 @@ def test_the_columns_of_a_data_frame_keep_their_names(library):
     frame = frames.DataFrame({"a": ROWS[:, 0], "b": ROWS[:, 1]})
     stream = Stream.from_arrays(frame, frame["a"], block_size=8)
     assert stream.feature_names == ["a", "b"]
-    np.testing.assert_array_equal(stream.read().X, ROWS[:, :2])
+    assert_array_equal(stream.read().X, ROWS[:, :2])
     words = Stream.from_arrays(frames.DataFrame({"w": ["x", None], "n": [1.5, 2.0]})).read()
     assert words.X == [{"w": "x", "n": 1.5}, {"n": 2.0}]
 
 
 def test_blocks_of_an_iterable_are_aligned_or_refused():
-    first, second = Block(ROWS, None, ["a", "b", "c"]), Block(ROWS[:, ::-1], None, ["c", "b", "a"])
-    np.testing.assert_array_equal(
-        Stream.from_iterable([first, second]).read().X, np.vstack([ROWS, ROWS])
-    )
+    first = Block(ROWS, None, ["a", "b", "c"])
+    second = Block(ROWS[:, ::-1], None, ["c", "b", "a"])
+    assert_array_equal(Stream.from_iterable([first, second]).read().X, np.vstack([ROWS, ROWS]))
     with pytest.raises(InputError, match="has no column 'c': 3 columns are needed"):
         Stream.from_iterable([first, Block(ROWS[:, :2], None, ["a", "b"])]).read()
 
@@ -356,7 +353,7 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
         assert model.feature_names_in_.tolist() == ["a", "b", "c"]
         turned = Stream.from_iterable([Block(ROWS[:, ::-1], y, ["c", "b", "a"])])
         assert model.score(turned) == model.score(known)
-        np.testing.assert_array_equal(model.predict(turned.read()), model.predict(known.read()))
+        assert_array_equal(model.predict(turned.read()), model.predict(known.read()))
     short = Stream.from_iterable([Block(ROWS[:, :2], y, ["a", "b"])])
     with pytest.raises(InputError, match="has no column 'c'"):
         model.score(short)

@@ -96,8 +96,10 @@ def test_written_graphs_are_read(tmp_path):
     assert_array_equal(first.nodes, image.nodes)
     assert_array_equal(first.edges, image.edges)
     assert_array_equal(first.edge_features, image.edge_features)
-    assert (first.directed, second.directed) == (True, False)
-    assert (second.nodes, second.edge_features) == (words.nodes, words.edge_features)
+    assert first.directed is True
+    assert second.directed is False
+    assert second.nodes == words.nodes
+    assert second.edge_features == words.edge_features
     assert labels == [[1, 0, 1, 2, 2, 0], ["A", None]]
     write_graphs(tmp_path / "graphs.jsonl", [words])
     assert read_graphs(tmp_path / "graphs.jsonl")[1] is None

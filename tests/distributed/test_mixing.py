@@ -105,7 +105,9 @@ class Recorded:
     """Regularizer that records the shrinkage and the weights of its proximal steps."""
 
     def __init__(self, regularizer):
-        self.regularizer, self.removed, self.weight = regularizer, 0.0, 0.0
+        self.regularizer = regularizer
+        self.removed = 0.0
+        self.weight = 0.0
 
     def prox(self, norms, step):
         shrunk = self.regularizer.prox(norms, step)
@@ -552,11 +554,10 @@ def test_one_shard_of_sentences_is_the_serial_algorithm(examples, name):
         assert_array_equal(array, mixed.state()[key], err_msg=key, strict=True)
 
 
-def test_parts_of_examples_are_the_same_examples(examples):
+def test_parts_of_examples_are_the_same_examples(examples, rng):
     chosen = np.array([3, 4, 17, 29])
     part = examples.part(chosen)
     bank = arc_trainer(np.float64, 60, Ridge(), 0.0).banks[0]
-    rng = np.random.default_rng(0)
     bank.table[:] = rng.normal(size=bank.table.shape)
     bank.group_state.scales[:] = 1.0
     for i, s in enumerate(chosen):

@@ -65,7 +65,8 @@ def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     vector = rng.normal(size=N)
     vectors = rng.normal(size=(size, N))
     weights = rng.random(size)
-    assert (stack.n_kernels, stack.n_samples) == (M, N)
+    assert stack.n_kernels == M
+    assert stack.n_samples == N
     assert_array_equal(stack.quadratics(vector, which), packed.quadratics(vector, which))
     assert_array_equal(stack.products(vector, which), packed.products(vector, which))
     assert_array_equal(stack.products(vectors, which), packed.products(vectors, which))

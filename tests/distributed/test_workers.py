@@ -55,8 +55,7 @@ def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, ear
     assert ("validation_score" in there.history_[0]) == early_stopping
 
 
-def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(client):
-    rng = np.random.default_rng(0)
+def test_a_classifier_with_weights_trained_by_two_workers_is_the_serial_one(client, rng):
     X = rng.normal(size=(80, 5))
     y = rng.integers(0, 3, size=80)
     weights = rng.integers(0, 3, size=80) + 0.5

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 import omkl
@@ -70,7 +71,7 @@ def test_a_class_against_the_next_best(options, classes):
         best = np.sort(np.atleast_1d(score))
         assert_sums(why, abs(score) if classes == 2 else best[-1] - best[-2])
         for group in {record["group"] for record in why.features}:
-            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
     again = model.explain(X3[0], label="low", against="low")
     assert again.margin == sum(again.groups.values()) == 0.0
 
@@ -83,7 +84,7 @@ def test_support_vectors_are_those_of_the_model():
     A = model.dual_coef_["g"][index]
     kernel = model.model_.codec.encoder.kernels["g"]
     low, top = (model.classes_.tolist().index(name) for name in ("low", "top"))
-    np.testing.assert_allclose(
+    assert_allclose(
         why.features[0]["adds"], kernel(X3[:1], support[None])[0, 0] * (A[top] - A[low])
     )
 
@@ -161,7 +162,7 @@ def test_labels_against_the_next_best_labelling(options):
             assert_sums(why, best.score - second.score)
         assert_sums(why)
         for group in {record["group"] for record in why.features}:
-            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
 
 
 def test_the_best_labelling_with_another_label_at_a_token():
@@ -229,7 +230,7 @@ def test_a_tree_against_the_next_best(options):
     assert why.against.tolist() == second.heads.tolist()
     assert_sums(why, best.score - second.score)
     for group in {record["group"] for record in why.features}:
-        np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-6)
+        assert_allclose(of_groups(why, group), why.groups[group], atol=1e-6)
     ranked = parser.predict_nbest(TREES[1:2], 10**4)[0]
     other = next(tree for tree in ranked if tree.heads[2] != best.heads[2])
     assert_sums(parser.explain(TREES[1], word=3), best.score - other.score)
@@ -287,7 +288,7 @@ def test_certified_kernels(multiclass, kernels):
         assert why.against == second
         assert_sums(why, np.sort(score)[-1] - np.sort(score)[-2])
         for group in {record["group"] for record in why.features}:
-            np.testing.assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
         if kernels is MAPPED:
             assert {record["group"] for record in why.features} >= {"marks"}
 
@@ -344,7 +345,7 @@ def test_sparse_linear_models(groups):
     )
     why = counts.explain(X3[2], offset=0.7)
     assert why.groups["offset"] == 0.7
-    np.testing.assert_allclose(np.exp(why.margin), counts.predict(X3[2:3], offset=[0.7])[0])
+    assert_allclose(np.exp(why.margin), counts.predict(X3[2:3], offset=[0.7])[0])
     assert_sums(why)
     several = omkl.GroupLasso(0.01, groups=groups).fit(X3, X3[:, :2] + 1)
     assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])

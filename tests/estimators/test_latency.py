@@ -53,7 +53,7 @@ def test_rows_that_are_checked_here_are_predicted_as_those_that_scikit_learn_che
     for module in (frames, base):
         monkeypatch.setattr(module, "are_known_columns", lambda *arguments: False)
     for row, predicted in zip(rows, quick):
-        np.testing.assert_array_equal(model.predict(row), predicted)
+        assert_array_equal(model.predict(row), predicted)
 
 
 def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
@@ -67,7 +67,7 @@ def test_examples_that_are_checked_here_teach_the_same(data, monkeypatch):
         for i in range(20, 60):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
         models.append(model)
-    np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
+    assert_array_equal(*(model.decision_function(X) for model in models))
 
 
 def some_dicts(rng, n):
@@ -208,7 +208,7 @@ def test_features_of_several_kernels_are_those_of_sparse_rows(rng):
     ]
     expected = sparse.hstack(blocks, format="csr")
     for array, expected_array in zip(features, (expected.indptr, expected.indices, expected.data)):
-        np.testing.assert_array_equal(array, expected_array)
+        assert_array_equal(array, expected_array)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
@@ -243,14 +243,14 @@ def test_rows_between_examples_are_predicted_as_by_the_frozen_model(rng, kernels
         assert not model.model_.trainer.average_at_hand
         encoded = model.model_.codec.encoder.encode(rows, np.arange(len(rows) + 1))
         ((_, frozen),) = model.predictor_.blocks(encoded)
-        np.testing.assert_array_equal(between, frozen.unary)
+        assert_array_equal(between, frozen.unary)
 
 
 def test_a_model_that_learns_no_more_is_frozen_at_the_second_look(data):
     model = omkl.OnlineMKLClassifier(random_state=0).partial_fit(*data)
     first = model.decision_function(data[0][:1])
     assert not model.model_.trainer.average_at_hand
-    np.testing.assert_array_equal(model.decision_function(data[0][:1]), first)
+    assert_array_equal(model.decision_function(data[0][:1]), first)
     assert model.model_.trainer.average_at_hand
 
 
@@ -281,7 +281,7 @@ def test_few_tokens_are_encoded_as_many_are(seed, monkeypatch):
     assert encodings[0][1:] == encodings[1][1:]
     for quick, slow in zip(encodings[0][0], encodings[1][0]):
         for quick_array, slow_array in zip(quick, slow):
-            np.testing.assert_array_equal(quick_array, slow_array)
+            assert_array_equal(quick_array, slow_array)
 
 
 @pytest.mark.parametrize("kernels", [None, ["gaussian:on=v"], ["gaussian:on=v,features=10"]])

@@ -12,6 +12,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.data import Treebank, synthetic_treebank, write_treebank
 from omkl.exceptions import MissingDependencyError
@@ -250,10 +251,10 @@ def test_easymkl_is_the_quadratic_program(made_up):
         expected.append(shares / shares.sum())
         gamma = distribution(np.tensordot(expected[-1], split.kernels, 1))
         margins.append((1 - lambda_) * np.tensordot(expected[-1], split.kernels_test, 1) @ gamma)
-    np.testing.assert_allclose(weights, np.mean(expected, axis=0), atol=1e-4)
+    assert_allclose(weights, np.mean(expected, axis=0), atol=1e-4)
     # biases differ by digit, outputs otherwise by nothing
     centred = outputs - outputs.mean(axis=0)
-    np.testing.assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
+    assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
 
 
 def test_the_table_tells_views_from_noise(made_up, tmp_path):
@@ -410,9 +411,8 @@ def test_models_of_other_libraries_say_what_to_install(method, module, package, 
 
 
 @pytest.mark.parametrize("unit", ["output", "token"])
-def test_halves_accept_more_for_larger_errors(unit):
+def test_halves_accept_more_for_larger_errors(unit, rng):
     example = load_example("guarantees")
-    rng = np.random.default_rng(0)
     sure = rng.beta(4.0, 1.0, (800, 1))
     wrong = rng.random((800, 1)) > sure**0.2
     measured = example.measure(list(sure), list(wrong), 20, 0, unit)
@@ -420,4 +420,4 @@ def test_halves_accept_more_for_larger_errors(unit):
     assert (np.diff(accepted) >= 0).all()
     assert accepted[-1] > 0.5
     assert (errors <= example.ERRORS).all()
-    np.testing.assert_array_equal(broken, (measured[:, :, 1] > example.ERRORS).mean(axis=0))
+    assert_array_equal(broken, (measured[:, :, 1] > example.ERRORS).mean(axis=0))

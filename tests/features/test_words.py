@@ -308,8 +308,12 @@ def test_templates_tell_what_a_word_looks_like():
 
 def test_templates_look_around():
     first, second, third = token_features(["No", "way", "Out"])
-    assert (first["lower[-1]"], first["lower[+2]"], first["suffix2[+1]"]) == ("<s>", "out", "ay")
-    assert (third["lower[-2]"], third["lower[+1]"], third["suffix3[-1]"]) == ("no", "</s>", "way")
+    assert first["lower[-1]"] == "<s>"
+    assert first["lower[+2]"] == "out"
+    assert first["suffix2[+1]"] == "ay"
+    assert third["lower[-2]"] == "no"
+    assert third["lower[+1]"] == "</s>"
+    assert third["suffix3[-1]"] == "way"
     assert second["lower[-1]|lower[+1]"] == "no|out"
     assert second["lower|lower[+1]"] == "way|out"
     assert first["lower[-1]|lower"] == "<s>|no"

@@ -421,9 +421,8 @@ def test_n_best_labellings(grids):
             assert_array_equal(labelings[0].labels, best)
 
 
-def test_partial_labels_and_weights():
+def test_partial_labels_and_weights(rng):
     X, y = draw_grids()
-    rng = np.random.default_rng(0)
     partial = [
         [None if rng.random() < 0.3 else label for label in labels.ravel().tolist()] for labels in y
     ]
@@ -479,8 +478,7 @@ def test_evaluation_and_marginals_of_small_graphs(grids):
 
 @pytest.mark.parametrize("loss", ["hinge", "crf"])
 @pytest.mark.parametrize("with_features", [False, True])
-def test_directed_graphs_have_edges_both_ways(loss, with_features):
-    rng = np.random.default_rng(0)
+def test_directed_graphs_have_edges_both_ways(loss, with_features, rng):
     X = []
     y = []
     for _ in range(30):
@@ -505,10 +503,9 @@ def test_directed_graphs_have_edges_both_ways(loss, with_features):
         assert certificate.score == pytest.approx(max(scores))
 
 
-def test_gradients_of_edges_both_ways_are_those_of_the_loss():
+def test_gradients_of_edges_both_ways_are_those_of_the_loss(rng):
     """The gradient of an edge does not depend on the edges beside it."""
     structure = PairwiseGraph(2)
-    rng = np.random.default_rng(0)
     potentials = structure.over(GraphLayout(3, np.array([[0, 1], [1, 0], [1, 2], [0, 1]])))
     for array in potentials[:2]:
         array[:] = rng.normal(size=array.shape)

@@ -5,6 +5,7 @@ Promises are counted over draws of exchangeable data.
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.stats import binom, binomtest
 
 from omkl.guarantees.bounds import (
@@ -50,13 +51,12 @@ def literal_threshold(sure, wrong, error):
 
 
 @pytest.mark.parametrize("error", [0.02, 0.1, 0.3])
-def test_thresholds_are_those_of_literal_tests(error):
-    rng = np.random.default_rng(0)
+def test_thresholds_are_those_of_literal_tests(error, rng):
     for n in (5, 60, 400, 400, 400):
         sure, wrong = outputs(n, rng)
         threshold = chosen_threshold(curve_of(sure, wrong), error, 0.9)
         literal = literal_threshold(sure, wrong, error)
-        np.testing.assert_array_equal(sure >= threshold, sure >= literal)
+        assert_array_equal(sure >= threshold, sure >= literal)
 
 
 def test_bounds_of_outputs_are_those_of_clopper_and_pearson():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.data import Graph, Sentence, Treebank
@@ -90,7 +91,7 @@ def test_an_output_is_as_sure_as_its_probability_among_all_labellings():
     factors = np.exp(np.array(scores) / model.temperature_)
     assert answer.sure == pytest.approx(factors.max() / factors.sum())
     assert answer.labels.tolist() == model.predict([x])[0].tolist()
-    np.testing.assert_allclose(answer.values, model.predict_marginals([x])[0])
+    assert_allclose(answer.values, model.predict_marginals([x])[0])
 
 
 def test_calibrating_decodes_and_encodes_each_example_once(labeler, monkeypatch):
@@ -124,7 +125,7 @@ def test_a_graph_is_as_sure_as_a_chain_with_the_same_scores():
     for answer, marginals in zip(
         answers_of(model, graphs[:20]), model.predict_marginals(graphs[:20])
     ):
-        np.testing.assert_allclose(answer.tokens, marginals.max(axis=1), atol=1e-9)
+        assert_allclose(answer.tokens, marginals.max(axis=1), atol=1e-9)
         assert answer.sure <= answer.tokens.min() + 1e-9
 
 
@@ -150,10 +151,12 @@ def test_accepted_classes_are_as_right_as_promised_and_files_keep_the_promise(mo
     assert share_covered(sets, y) == pytest.approx(0.95, abs=0.03)
     checked.save(tmp_path / "checked.npz")
     loaded = omkl.load(tmp_path / "checked.npz")
-    np.testing.assert_array_equal(loaded.accept(X, error=0.05), accepted)
+    assert_array_equal(loaded.accept(X, error=0.05), accepted)
     assert loaded.sets(X, miss=0.05) == sets
     assert loaded.curve() == checked.curve()
-    assert (loaded.unit, loaded.confidence, type(loaded.model)) == ("output", 0.9, type(model))
+    assert loaded.unit == "output"
+    assert loaded.confidence == 0.9
+    assert type(loaded.model) is type(model)
 
 
 def answers_to_questions(n, seed):
@@ -289,15 +292,15 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
     parsed = parser.parse(test)
     answers = list(answers_of(parser, test))
     heads = np.concatenate([answer.labels for answer in answers])
-    np.testing.assert_array_equal(heads, parsed.heads)
+    assert_array_equal(heads, parsed.heads)
     for answer, marginals, heads in zip(answers, parser.predict_marginals(test), parsed.trees()):
         arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
-        np.testing.assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
+        assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
         assert answer.sure == pytest.approx(answer.tokens.prod())
     wrong = parsed.heads != test.heads
     wrong |= np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
     compared = list(answers_of(parser, test, compare=True))
-    np.testing.assert_array_equal(np.concatenate([answer.wrong for answer in compared]), wrong)
+    assert_array_equal(np.concatenate([answer.wrong for answer in compared]), wrong)
     checked = omkl.guarantee(parser, calibration)
     accepted = checked.accept(test, error=0.05)
     is_wrong = np.array([answer.wrong.any() for answer in compared])
@@ -310,7 +313,7 @@ def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_
     checked.save(tmp_path / "parser.npz", training=False)
     loaded = omkl.load(tmp_path / "parser.npz")
     assert loaded.curve() == checked.curve()
-    np.testing.assert_array_equal(loaded.accept(test, error=0.05), accepted)
+    assert_array_equal(loaded.accept(test, error=0.05), accepted)
 
 
 def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
@@ -329,14 +332,14 @@ def test_each_column_of_an_annotator_has_a_guarantee(tmp_path):
             compared = answers_of(model, test, None, column, compare=True)
             wrong = np.concatenate([answer.wrong for answer in compared])
             expected = column_of(test, column) != column_of(annotated, column)
-            np.testing.assert_array_equal(wrong, expected)
+            assert_array_equal(wrong, expected)
     [first, *_] = omkl.guarantee(model, calibration, column="upos").sets(test, miss=0.1)
     assert {type(labels) for labels in first} == {set}
     with pytest.raises(InputError):
         omkl.guarantee(model, calibration, column="lemmas").sets(test, miss=0.1)
     checked.save(tmp_path / "annotator.npz")
     loaded = omkl.load(tmp_path / "annotator.npz").accept(test, error=0.3)
-    np.testing.assert_array_equal(np.concatenate(loaded), np.concatenate(accepted))
+    assert_array_equal(np.concatenate(loaded), np.concatenate(accepted))
 
 
 # ---- bad input -----------------------------------------------------------------------------------
@@ -402,7 +405,7 @@ def test_a_refused_block_of_a_stream_changes_nothing(monkeypatch):
     monkeypatch.setattr(checked.model, "partial_fit", refuse)
     with pytest.raises(InputError, match="refused"):
         checked.partial_fit(*numbers(5, 5))
-    np.testing.assert_array_equal(checked.scores_, before)
+    assert_array_equal(checked.scores_, before)
     assert checked.levels_ == {}
 
 

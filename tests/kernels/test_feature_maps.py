@@ -241,15 +241,13 @@ def test_27_kernels_on_each_variable_and_on_all(rng):
     kernels = list(variable_kernels(4))
     assert len(kernels) == 27 * 5
     stack = PackedStack.from_kernels(kernels, X, np.float64)
-    np.testing.assert_allclose(stack.traces(), 1.0, rtol=1e-12)
+    assert_allclose(stack.traces(), 1.0, rtol=1e-12)
     distances = (X[:, None, 2] - X[None, :, 2]) ** 2
-    np.testing.assert_allclose(
+    assert_allclose(
         stack.combine([1.0], [2 * 27]), np.exp(-distances / (2 * 0.1**2)) / 30, atol=1e-12
     )
     cubic = (X @ X.T + 1) ** 3
-    np.testing.assert_allclose(
-        stack.combine([1.0], [27 * 5 - 1]), cubic / np.trace(cubic), rtol=1e-12
-    )
+    assert_allclose(stack.combine([1.0], [27 * 5 - 1]), cubic / np.trace(cubic), rtol=1e-12)
 
 
 def test_random_subsets_are_lazy_and_reproducible(rng):
@@ -265,7 +263,7 @@ def test_random_subsets_are_lazy_and_reproducible(rng):
     gram = PackedStack.from_kernels(first[:1], X, np.float64).combine([1.0])
     view = X[:, list(first[0].on)]
     distances = ((view[:, None] - view[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(gram, np.exp(-distances / (2 * widths[0] ** 2)) / 25, rtol=1e-10)
+    assert_allclose(gram, np.exp(-distances / (2 * widths[0] ** 2)) / 25, rtol=1e-10)
 
 
 def test_one_kernel_a_column_tells_which_matter_in_any_units(rng):

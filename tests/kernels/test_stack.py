@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.exceptions import InputError
 from omkl.kernels import (
@@ -97,15 +98,14 @@ def test_copies_of_all_samples_are_blocks_on_the_diagonal(kind, which):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_of_packed_kernels_of_any_size(dtype):
-    rng = np.random.default_rng(0)
+def test_products_of_packed_kernels_of_any_size(dtype, rng):
     for n in range(1, 40):
         factors = rng.normal(size=(3, n, n)).astype(dtype).astype(float)
         grams = (factors @ factors.swapaxes(1, 2)).astype(dtype).astype(float)
         stack = PackedStack.from_grams(grams, dtype)
         for vectors in (rng.normal(size=n), rng.normal(size=(2, n))):
             expected = DenseStack(grams).products(vectors, np.array([2, 0]))
-            np.testing.assert_allclose(
+            assert_allclose(
                 stack.products(vectors, np.array([2, 0])), expected, rtol=1e-12, atol=1e-11
             )
 
@@ -116,11 +116,12 @@ def answers_alike(stack, dense, which, atol):
     n = dense.n_samples
     size = 6 if which is None else len(which)
     tolerances = {"rtol": max(1e-7, 0.1 * atol), "atol": atol}
-    alike = partial(np.testing.assert_allclose, **tolerances)
-    assert (stack.n_kernels, stack.n_samples) == (6, n)
+    alike = partial(assert_allclose, **tolerances)
+    assert stack.n_kernels == 6
+    assert stack.n_samples == n
     for m in (0, 5):
         packed_kernel = dense.combine([1.0], [m])[np.tril_indices(n)]
-        np.testing.assert_allclose(stack.packed(m), packed_kernel, atol=atol)
+        assert_allclose(stack.packed(m), packed_kernel, atol=atol)
     vector = rng.normal(size=n)
     for _ in range(2):
         alike(stack.quadratics(vector, which), dense.quadratics(vector, which))
@@ -128,7 +129,7 @@ def answers_alike(stack, dense, which, atol):
     for n_vectors in (packed.SINGLY + 2, 3):
         block = rng.normal(size=(n_vectors, n))
         products = np.array([dense.products(row, which) for row in block])
-        np.testing.assert_allclose(
+        assert_allclose(
             stack.block_quadratics(block, which),
             np.einsum("pmn,pn->m", products, block),
             rtol=tolerances["rtol"],
@@ -170,7 +171,7 @@ def test_kernels_that_are_not_kept_are_zero():
     stack = MixedStack([STACKS["packed"]()], in_use=in_use)
     answers_alike(stack, DenseStack(GRAMS * in_use[:, None, None]), None, 1e-7)
     nothing = MixedStack([STACKS["packed"]()], in_use=np.zeros(6, dtype=bool)).summed(np.ones(6))
-    np.testing.assert_array_equal(nothing.products(np.ones(N)), np.zeros((1, N)))
+    assert_array_equal(nothing.products(np.ones(N)), np.zeros((1, N)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -179,8 +180,8 @@ def test_sums_are_in_double_precision(dtype):
     stack = PackedStack.from_grams(GRAMS, dtype)
     stored = DenseStack(GRAMS.astype(dtype).astype(np.float64))
     vector = np.random.default_rng(3).normal(size=N)
-    np.testing.assert_allclose(stack.quadratics(vector), stored.quadratics(vector), rtol=1e-12)
-    np.testing.assert_allclose(stack.products(vector), stored.products(vector), atol=1e-12)
+    assert_allclose(stack.quadratics(vector), stored.quadratics(vector), rtol=1e-12)
+    assert_allclose(stack.products(vector), stored.products(vector), atol=1e-12)
 
 
 def test_rows_longer_than_a_block_are_summed_whole():
@@ -189,8 +190,8 @@ def test_rows_longer_than_a_block_are_summed_whole():
     vector = np.random.default_rng(5).normal(size=300)
     gram = Gaussian(sigma2=1.0)(points)
     assert stack.length > 32768
-    np.testing.assert_allclose(stack.quadratics(vector)[0], vector @ gram @ vector, rtol=1e-12)
-    np.testing.assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
+    assert_allclose(stack.quadratics(vector)[0], vector @ gram @ vector, rtol=1e-12)
+    assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
 
 
 def test_a_lazy_stack_keeps_within_its_budget():
@@ -226,7 +227,7 @@ def test_matrices_are_packed_from_any_layout(layout, dtype, n_kernels):
     grams = np.array([GRAMS[m % 6] * (1 + m) for m in range(n_kernels)])
     made = PackedStack.from_grams(LAYOUTS[layout](grams), dtype)
     lower = np.tril_indices(N)
-    np.testing.assert_array_equal(made.rows, [gram[lower].astype(dtype) for gram in grams])
+    assert_array_equal(made.rows, [gram[lower].astype(dtype) for gram in grams])
 
 
 def test_integers_and_single_precision_are_packed():
@@ -236,7 +237,7 @@ def test_integers_and_single_precision_are_packed():
         [np.eye(9).tolist()] * 3,
     ):
         made = PackedStack.from_grams(grams)
-        np.testing.assert_array_equal(made.combine([0, 0, 1]), np.asarray(grams[2], float))
+        assert_array_equal(made.combine([0, 0, 1]), np.asarray(grams[2], float))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -228,13 +228,12 @@ def test_bad_parameters_are_refused(diabetes, model, message):
         model.fit(X, y > 150 if isinstance(model, SparseLogisticRegression) else y)
 
 
-def test_a_path_leaves_a_fitted_model_as_it_was():
-    rng = np.random.default_rng(0)
+def test_a_path_leaves_a_fitted_model_as_it_was(rng):
     X = rng.normal(size=(40, 6))
     model = SparseLogisticRegression(0.01).fit(X, X[:, 0] > 0)
     before = model.predict(X)
     model.path(X[:, :3], np.where(X[:, 1] > 0, "yes", "no"), 3)
-    np.testing.assert_array_equal(model.predict(X), before)
+    assert_array_equal(model.predict(X), before)
 
 
 @pytest.fixture

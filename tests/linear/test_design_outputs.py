@@ -198,18 +198,16 @@ def test_each_label_has_the_binary_model(reloaded):
     scores = model.decision_function(X)
     for k, labels in enumerate(Y.T):
         alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, labels)
-        np.testing.assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
-        np.testing.assert_allclose(
-            model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9
-        )
-        np.testing.assert_array_equal(model.predict(X)[:, k], alone.predict(X))
+        assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
+        assert_allclose(model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9)
+        assert_array_equal(model.predict(X)[:, k], alone.predict(X))
     assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
-    np.testing.assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
+    assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
     for other in (
         model.fit(sparse.csr_array(X), sparse.csr_array(Y)),
         model.fit(aslinearoperator(X), Y),
     ):
-        np.testing.assert_allclose(other.decision_function(X), scores, atol=1e-5)
+        assert_allclose(other.decision_function(X), scores, atol=1e-5)
     assert model.path(X, Y, 3)[0]["coef"].shape == (3, 9)
 
 
@@ -236,10 +234,8 @@ def test_cross_validation_is_that_of_grid_search():
     grid = GridSearchCV(SparseLogisticRegression(tol=1e-6), {"alpha": alphas}, cv=cv).fit(X, Y)
     assert chosen.alpha_ == grid.best_params_["alpha"]
     by_value = {record["alpha"]: record["mean_score"] for record in chosen.cv_results_}
-    np.testing.assert_allclose(
-        [by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01
-    )
-    np.testing.assert_array_equal(chosen.predict(X), grid.predict(X))
+    assert_allclose([by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01)
+    assert_array_equal(chosen.predict(X), grid.predict(X))
 
 
 @pytest.mark.parametrize(
@@ -465,9 +461,8 @@ def test_groups_of_weight_zero_keep_the_penalty_of_single_columns(diabetes):
 
 @pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"loss": "squared-hinge"}])
 @pytest.mark.parametrize("multiclass", ["ovr", "multinomial"])
-def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, multiclass):
+def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, multiclass, rng):
     """There is no best model, and gaps down to -1e291 were returned with a warning."""
-    rng = np.random.default_rng(0)
     rows = rng.normal(size=(60, 8))
     y = np.digitize(rows[:, 0], [0.0])
     if multiclass == "multinomial":

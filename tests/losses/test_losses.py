@@ -79,7 +79,8 @@ def test_value_by_enumeration(loss, seed):
 @given(seed=seeds)
 def test_gradient_by_finite_differences(loss, seed):
     potentials, gold = example(seed)
-    chain, h = Chain(K), 1e-6
+    chain = Chain(K)
+    h = 1e-6
     _, gradient = loss.value_and_gradient(chain, potentials, gold)
     for part in range(2):
         for index in np.ndindex(potentials[part].shape):
@@ -127,8 +128,7 @@ def test_no_gradient_where_gold_wins_by_far(loss):
     ],
     ids=["binary", "multiclass", "chain", "tree", "projective tree"],
 )
-def test_the_softmax_margin_by_enumeration_of_every_structure(structure, outputs, weight):
-    rng = np.random.default_rng(0)
+def test_the_softmax_margin_by_enumeration_of_every_structure(structure, outputs, weight, rng):
     zeros = structure.zeros(3)
     arrays = [
         rng.normal(size=np.shape(part)) for part in (zeros if isinstance(zeros, tuple) else [zeros])
@@ -152,7 +152,8 @@ def test_a_margin_is_a_finite_number(loss, weight):
 
 
 def test_unknown_labels_cost_nothing_in_a_softmax_margin():
-    chain, (potentials, gold) = Chain(K), example(0)
+    chain = Chain(K)
+    (potentials, gold) = example(0)
     gold = np.array([gold[0], -1, gold[2], -1])
     value, _ = SoftmaxMargin(2.0).value_and_gradient(chain, potentials, gold)
     outputs = [np.array(labels) for labels in product(range(K), repeat=N)]
@@ -208,7 +209,8 @@ def target(loss, number):
 def inner(loss, y, share):
     """A dual variable strictly inside the domain, not 0."""
     low, high = (bound[0] for bound in loss.domain(y))
-    low, high = max(low, -3.0), min(high, 3.0)
+    low = max(low, -3.0)
+    high = min(high, 3.0)
     rho = low + (0.05 + 0.9 * share) * (high - low)
     return np.array([rho if abs(rho) > 1e-3 else 0.01 * np.sign(high + low + 0.5)])
 
@@ -224,7 +226,7 @@ def test_conjugate_is_the_supremum(loss, number, share):
         method="bounded",
         options={"xatol": 1e-10},
     )
-    np.testing.assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
+    assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,8 @@ def test_the_best_shift_is_the_middle_of_the_optimal_interval():
 @given(y=predictions, z=predictions)
 def test_value_and_gradient_agree_with_the_batch_methods(loss, y, z):
     y = target(loss, y)[0]
-    structure, potentials = Scalar(), UnaryPotentials(np.array([[z]]))
+    structure = Scalar()
+    potentials = UnaryPotentials(np.array([[z]]))
     value, gradient = loss.value_and_gradient(structure, potentials, y)
     assert value == loss.value(np.array([y]), np.array([z]))[0]
     slope = loss.gradient(np.array([y]), np.array([z]))[0]
@@ -276,10 +279,9 @@ def test_value_and_gradient_agree_with_the_batch_methods(loss, y, z):
 
 
 def test_poisson_is_half_the_deviance_and_takes_counts_only():
-    y, z = np.array([0.0, 2.0, 7.5]), np.array([-1.0, 0.5, 2.0])
-    np.testing.assert_allclose(
-        Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z))
-    )
+    y = np.array([0.0, 2.0, 7.5])
+    z = np.array([-1.0, 0.5, 2.0])
+    assert_allclose(Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z)))
     assert Poisson().value(np.array([1.0]), np.array([1e4]))[0] == np.inf
     with pytest.raises(InputError, match="row 1"):
         Poisson().check_targets(np.array([1.0, -2.0]))

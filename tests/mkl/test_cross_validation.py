@@ -202,10 +202,9 @@ def test_kernels_that_do_not_fit_into_memory_are_searched_alike(cancer, monkeypa
     assert_allclose(viewed.scores_, plain.scores_, atol=1e-4)
 
 
-def test_weights_count_in_losses_and_scores(cancer):
+def test_weights_count_in_losses_and_scores(cancer, rng):
     """Weights of folds that are the same are those of copies."""
     X, y = cancer
-    rng = np.random.default_rng(0)
     weights = rng.integers(0, 4, size=len(y))
     fold = np.arange(len(y)) % 3
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
@@ -358,7 +357,7 @@ def test_a_grid_of_the_estimator_goes_on_where_its_largest_value_is_best():
     short = MKLRegressorCV(KERNELS, Cs=3, cv=3).fit(X, y)
     assert len(short.Cs_) == 5
     assert short.Cs_[2] < short.C_
-    np.testing.assert_allclose(np.diff(np.log(short.Cs_)), np.log(1e3) / 2)
+    assert_allclose(np.diff(np.log(short.Cs_)), np.log(1e3) / 2)
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,7 @@ def test_the_defaults_of_regression_predict_as_well_as_ridge():
     assert ours > ridge - 0.03
 
 
-def test_scikit_learn_selects_columns_that_are_used():
-    rng = np.random.default_rng(0)
+def test_scikit_learn_selects_columns_that_are_used(rng):
     X = rng.normal(size=(120, 6))
     y = X[:, 2] * X[:, 5] + X[:, 1] > 0
     frame = pd.DataFrame({"noise": X[:, 0], "text": np.where(X[:, 1] > 0, "up", "down")})

@@ -64,7 +64,8 @@ def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
     plain = sparse.csr_array(X)
     wide = plain.copy()
     stored = sparse.csr_array(np.where(X == 0.0, 1.0, X))
-    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    wide.indices = wide.indices.astype(np.int64)
+    wide.indptr = wide.indptr.astype(np.int64)
     stored.data[X.ravel() == 0.0] = 0.0
     for same, others in (
         (plain, (wide, stored, sparse.bsr_array(X))),

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import cross_val_score
 
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, load
@@ -49,7 +50,7 @@ def test_useless_kernels_are_left_out_and_listed(data, classes):
         assert len(alive(model)) <= 3
         assert model.left_out_ == [name for name in KERNELS if name not in alive(model)]
         assert model.dual_gap_ <= model.tol
-        np.testing.assert_allclose(sum(model.kernel_weights_.values()), 1.0)
+        assert_allclose(sum(model.kernel_weights_.values()), 1.0)
         assert not model.dual_coef_[..., [name in model.left_out_ for name in KERNELS], :].any()
 
 
@@ -58,10 +59,8 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
     model = out_of_sample(MKLRegressor, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
     helpful = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
     alone = MKLRegressor(helpful, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
-    np.testing.assert_allclose(
-        model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5
-    )
+    assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
+    assert_allclose(model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5)
 
 
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
@@ -78,7 +77,7 @@ def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
     assert [len(targets) for targets in seen] == [80, 80, 80, 120]
     for fold, targets in enumerate(seen[:3]):
         centre = np.delete(y, np.s_[40 * fold : 40 * (fold + 1)]) - targets[:, 0]
-        np.testing.assert_allclose(centre, centre[0])
+        assert_allclose(centre, centre[0])
 
 
 def test_cross_validation_and_paths(data, classes):
@@ -98,7 +97,7 @@ def test_precomputed_kernels(data, classes):
     assert model.left_out_ == out_of_sample(MKLClassifier, C=10.0).fit(X, classes).left_out_
     # kernels left out are not computed
     few = {name: grams[name] for name in alive(model)}
-    np.testing.assert_array_equal(model.predict(few), model.predict(grams))
+    assert_array_equal(model.predict(few), model.predict(grams))
     scores = cross_val_score(model, GramMatrices(grams), classes, cv=3)
     assert scores.mean() > 0.7
 
@@ -154,7 +153,7 @@ def test_a_cluster_chooses_as_one_machine_does(data):
     ) as client:
         there = out_of_sample(MKLRegressor, C=10.0).fit(X, y, client=client)
     assert there.left_out_ == here.left_out_
-    np.testing.assert_allclose(there.predict(X), here.predict(X), atol=0.02)
+    assert_allclose(there.predict(X), here.predict(X), atol=0.02)
 
 
 def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):

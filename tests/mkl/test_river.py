@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.exceptions import InputError
@@ -60,9 +61,7 @@ def test_it_learns_and_predicts_as_its_estimator_does(rng):
         assert model.predict_proba_one(x) == dict(
             zip(plain.classes_.tolist(), probabilities.tolist())
         )
-    np.testing.assert_array_equal(
-        model.estimator_.decision_function([x]), plain.decision_function([x])
-    )
+    assert_array_equal(model.estimator_.decision_function([x]), plain.decision_function([x]))
 
 
 def test_weights_count_as_sample_weights_do(rng):
@@ -75,7 +74,7 @@ def test_weights_count_as_sample_weights_do(rng):
         for _ in range(i % 3):
             models[1].learn_one(x, y)
     scores = [[model.estimator_.decision_function([x])[0] for x, _ in data] for model in models]
-    np.testing.assert_allclose(*scores)
+    assert_allclose(*scores)
 
 
 def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
@@ -87,10 +86,10 @@ def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
     model = RiverClassifier(fitted)
     for x, label in data[30:]:
         model.learn_one(x, label)
-    np.testing.assert_array_equal(fitted.decision_function(X), before)
+    assert_array_equal(fitted.decision_function(X), before)
     # products of many rows round otherwise than those of one
     together = fitted.partial_fit(X[30:], y[30:])
-    np.testing.assert_allclose(
+    assert_allclose(
         model.estimator_.decision_function(X), together.decision_function(X), atol=1e-12
     )
 

@@ -363,13 +363,15 @@ def graph_configuration(rng):
     if options["regularizer"] == "weighted":
         options["regularizer"] = "mkl"
     n_labels = int(rng.integers(2, 5))
-    directed, doubled = bool(rng.integers(2)), bool(rng.integers(2))
+    directed = bool(rng.integers(2))
+    doubled = bool(rng.integers(2))
     edge_features = one_of(rng, [None, "vectors", "words"])
     edge_kernels = None
     if edge_features == "vectors":
         edge_kernels = one_of(rng, [["linear"], ["linear", "gaussian:features=6"]])
     share_known = one_of(rng, [0.6, 1.0, 1.0])
-    X, y = [], []
+    X = []
+    y = []
     for _ in range(N // 8):
         codes = rng.integers(n_labels, size=rng.integers(2, 7))
         features = rng.normal(size=(len(codes), 6)) + codes[:, None]

@@ -104,7 +104,8 @@ def averaged_norms(model, kernels):
     """From dual coefficients and Gram matrices."""
     norms = []
     for name, kernel in kernels.items():
-        A, S = model.dual_coef_[name], model.support_vectors_[name]
+        A = model.dual_coef_[name]
+        S = model.support_vectors_[name]
         norms.append(np.sqrt(np.trace(A.T @ kernel(S, S) @ A)))
     return np.array(norms)
 
@@ -311,7 +312,8 @@ def test_inputs_of_a_kind_of_their_own_are_measured_one_by_one():
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 ORDER = np.random.default_rng(0).permutation(150)
-IRIS, SPECIES = IRIS[ORDER], SPECIES[ORDER]
+IRIS = IRIS[ORDER]
+SPECIES = SPECIES[ORDER]
 
 
 def lines_of(path):
@@ -385,7 +387,7 @@ def test_a_file_is_replaced_and_entries_may_come_later(tmp_path):
     log = RecordLog(path)
     log.on_epoch(None, {"epoch": 1})
     log.on_epoch(None, {"epoch": 2, "norm:c": 0.3})
-    np.testing.assert_array_equal(lines_of(path)["norm:c"], [np.nan, 0.3])
+    assert_array_equal(lines_of(path)["norm:c"], [np.nan, 0.3])
     with pytest.raises(OutputFileError, match="no directory"):
         RecordLog(tmp_path / "nowhere" / "log")
     with pytest.raises(InputError, match="every must be"):
@@ -524,14 +526,13 @@ def test_a_constant_weight_is_a_rate(weight, method):
 
 
 @pytest.mark.parametrize("method", ["fobos", "rda"])
-def test_an_example_without_weight_is_absent(method):
+def test_an_example_without_weight_is_absent(method, rng):
     weights = (np.arange(40) % 3 > 0).astype(float)
     trainer, other = (
         trainer_of(SquaredL21(), 0.05, DistanceOverGradients(), UniformAverage(), method=method)
         for _ in range(2)
     )
     train(trainer, weights, 3)
-    rng = np.random.default_rng(0)
     for _ in range(3):
         for i in rng.permutation(40).tolist():
             if weights[i]:

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 from numba import njit
+from numpy.testing import assert_array_equal
 
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler, losses
 from omkl.exceptions import DivergenceError
@@ -119,17 +120,14 @@ def test_after_an_error_in_a_round_the_model_is_that_of_rounds(
 
     compiled, expected = both_ways(train_one, monkeypatch)
     for name, array in states[0].items():
-        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
+        assert_array_equal(array, states[1][name], err_msg=name)
     assert_same_model(compiled, expected, X)
 
 
-def test_a_diverging_model_names_the_same_round(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, y, messages = (
-        [{"size": 1e99 * v} for v in rng.normal(size=400).tolist()],
-        rng.normal(size=400),
-        [],
-    )
+def test_a_diverging_model_names_the_same_round(monkeypatch, rng):
+    X = [{"size": 1e99 * v} for v in rng.normal(size=400).tolist()]
+    y = rng.normal(size=400)
+    messages = []
 
     def train_one():
         model = OnlineMKLRegressor(regularizer=None, learning_rate="constant:eta0=1e50")
@@ -166,7 +164,7 @@ def test_ctrl_c_in_a_compiled_call_leaves_a_model_after_whole_rounds(banks, aver
     state, expected = (model.model_.trainer.state() for model in models)
     assert stopped.model_.trainer.round == straight.model_.trainer.round == 400
     for name in expected.keys() - {"drift/rows"}:  # the interrupted block does not count as read
-        np.testing.assert_array_equal(state[name], expected[name], err_msg=name)
+        assert_array_equal(state[name], expected[name], err_msg=name)
 
 
 class Stop:
@@ -192,7 +190,8 @@ def test_a_failing_callback_leaves_the_model_of_rounds(error, banks, kind, monke
     X, y = data()
     y = (y > 0.0).astype(int)
     if kind == "sequences":
-        X, y = list(X.reshape(-1, 1, 5).repeat(2, axis=1)), list(y.reshape(-1, 1).repeat(2, axis=1))
+        X = list(X.reshape(-1, 1, 5).repeat(2, axis=1))
+        y = list(y.reshape(-1, 1).repeat(2, axis=1))
 
     def train_one():
         make = OnlineMKLClassifier if kind == "rows" else SequenceLabeler

@@ -168,7 +168,9 @@ def test_distance_over_gradients_reaches_the_optimum_without_tuning(data):
 
 
 def test_a_strongly_convex_objective_is_minimized_with_rates_of_one_over_sigma_t(data):
-    sigma, lambda_, penalty = 0.2, 0.05, PENALTIES["mkl"][1]
+    sigma = 0.2
+    lambda_ = 0.05
+    penalty = PENALTIES["mkl"][1]
     trainer = data.trainer(lambda_ * SquaredL21() + sigma * Ridge(), 1.0, InverseTime(1 / sigma))
     fit(trainer, data.examples, epochs=60, rng=np.random.default_rng(0))
     optimum = batch_optimum(
@@ -239,7 +241,8 @@ def test_numbers_of_a_schedule_that_compiled_rounds_cannot_read_are_refused(data
 def test_perceptron_is_rosenblatts(data):
     """Constant rate, no regularizer, averaged: against the textbook loop."""
     trainer = data.trainer(None, 0.0, Constant(1.0), Perceptron(), UniformAverage())
-    w, total = np.zeros(8), np.zeros(8)
+    w = np.zeros(8)
+    total = np.zeros(8)
     for i, (x, y, _) in enumerate(data.examples):
         trainer.update(x, y)
         if (data.X[i] @ w > 0) != y:
@@ -456,7 +459,8 @@ def test_rates_survive_a_first_proximal_step_that_sets_every_group_to_zero(
         np.array([2, 2, 0, 1, 0, 1, 0, 1], dtype=np.int32),
         np.array([0.2] * 2 + [1] * 6),
     )
-    tokens, gold = Tokens(np.arange(9), features), [0, 1, 0, 1, 0, 1, 0, 1]
+    tokens = Tokens(np.arange(9), features)
+    gold = [0, 1, 0, 1, 0, 1, 0, 1]
     trainer = online_trainer(
         [ExplicitBank(["words"], np.zeros(3, dtype=np.int32), 2)],
         Chain(2),

@@ -132,7 +132,8 @@ def test_compiled_functions_of_users_are_called_by_the_driver_and_by_rounds(rows
 
 
 def test_they_learn_what_parts_of_the_library_learn(rows):
-    model, builtin = fitted(rows, OwnSquared(), OwnLasso()), fitted(rows, Squared(), L21())
+    model = fitted(rows, OwnSquared(), OwnLasso())
+    builtin = fitted(rows, Squared(), L21())
     assert np.count_nonzero(builtin.model_.trainer.norms) > 0
     assert_allclose(model.predict(rows[0]), builtin.predict(rows[0]), rtol=1e-9, atol=1e-9)
 
@@ -188,7 +189,8 @@ def test_errors_of_their_functions_reach_the_user(rows, callbacks, function, err
     class Failing(PlainSquared):
         compiled = function, np.empty(0)
 
-    X, y = np.vstack([rows[0], np.zeros(5)]), np.append(rows[1], 0.0)
+    X = np.vstack([rows[0], np.zeros(5)])
+    y = np.append(rows[1], 0.0)
     options = {
         "regularizer": OwnLasso(),
         "weighting": "norms",

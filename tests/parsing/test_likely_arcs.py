@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 import omkl
 from omkl.data import Sentence, Stream, Treebank, synthetic_treebank
@@ -68,7 +69,7 @@ def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):
     n_arcs = 0
     for x, arcs, full in zip(sentences, some, everything):
         likely = mask_of(x)
-        np.testing.assert_allclose(arcs[likely], full[likely], rtol=1e-12, atol=1e-12)
+        assert_allclose(arcs[likely], full[likely], rtol=1e-12, atol=1e-12)
         assert np.all(np.isneginf(arcs[~likely]))
         assert np.all(np.isfinite(full))
         alone = initial_potentials(fitted.predictor_.structure, x)
@@ -147,7 +148,7 @@ def test_unlikely_arcs_have_probability_zero(grammar, fitted):
         likely = mask_of(x)
         assert np.all(likely[tree, np.arange(1, len(x) + 1)])
         assert np.all(marginals.arcs[~likely] == 0)
-        np.testing.assert_allclose(marginals.arcs[:, 1:].sum(axis=0), 1.0)
+        assert_allclose(marginals.arcs[:, 1:].sum(axis=0), 1.0)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -333,12 +334,12 @@ def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar_a
     marginals = model.predict_marginals(test)
     for arcs, of_sentence in zip(arcs_of(model, test), marginals):
         _, expected = Trees(len(arcs) - 1, single_root=True).marginals(arcs / temperature)
-        np.testing.assert_allclose(of_sentence.arcs, expected, atol=1e-10)
+        assert_allclose(of_sentence.arcs, expected, atol=1e-10)
     if name == "hinge":
         for parsed, of_sentence in zip(model.parse(test), marginals):
             relations = of_sentence.relations
             assert relations.shape == (len(parsed), len(model.relations_))
-            np.testing.assert_allclose(relations.sum(axis=1), 1.0)
+            assert_allclose(relations.sum(axis=1), 1.0)
             best = relations.argmax(axis=1)
             assert [model.relations_[code] for code in best] == parsed.deprels
 
@@ -397,7 +398,7 @@ def test_the_best_parses_come_in_order(models, grammar_and_held_out):
     n_best = model.predict_nbest(test, 4)
     for arcs, parses, best in zip(arcs_of(model, test), n_best, model.parse(test)):
         scores = np.sort(Trees(len(arcs) - 1, single_root=True).scores(arcs))
-        np.testing.assert_allclose([parse.score for parse in parses], scores[::-1][:4], atol=1e-9)
+        assert_allclose([parse.score for parse in parses], scores[::-1][:4], atol=1e-9)
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
         assert all(len(parse.deprels) == len(best.heads) for parse in parses)

@@ -51,8 +51,7 @@ def test_parses_are_trees_with_one_root(grammar, settings):
     assert np.array_equal(again.heads, parsed.heads)
 
 
-def test_several_roots():
-    rng = np.random.default_rng(0)
+def test_several_roots(rng):
     sentences = []
     for _ in range(200):
         upos = rng.choice(["ROOT", "CHILD"], size=rng.integers(2, 6)).tolist()
@@ -79,8 +78,7 @@ def test_relations_are_learned(grammar):
 
 
 @pytest.mark.parametrize("others", [[], ["obj"]])
-def test_root_arcs_have_the_relations_of_training(others, reloaded):
-    rng = np.random.default_rng(0)
+def test_root_arcs_have_the_relations_of_training(others, reloaded, rng):
     on_root = ["root", *others]
     elsewhere = ["dep", "obj"]
     sentences = []

@@ -306,7 +306,8 @@ def test_sentences_of_one_word_are_parsed_in_blocks_of_every_size(treebanks, fit
     word = Sentence(forms=["hello"], lemmas=["a"], upos=["VERB"], misc=["Noise=1"])
     sentences = [word, *list(treebanks[1][:4]), word]
     alone = [fitted.parse([sentence])[0] for sentence in sentences]
-    assert (alone[0].heads, alone[0].deprels) == ([0], ["root"])
+    assert alone[0].heads == [0]
+    assert alone[0].deprels == ["root"]
     for size in range(1, len(sentences) + 1):
         for first in range(0, len(sentences), size):
             block = fitted.parse(sentences[first : first + size])

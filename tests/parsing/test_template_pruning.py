@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from omkl import TreeSearch
 from omkl.data import Sentence, Stream, Treebank, stream_conllu, synthetic_treebank, write_treebank
@@ -115,12 +116,12 @@ def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(
     def words(key):
         return [point[key] * gold.n_words for point in curve]
 
-    np.testing.assert_allclose(words("accuracy"), n_right)
-    np.testing.assert_allclose(words("behind"), np.max(n_right) - n_right)
+    assert_allclose(words("accuracy"), n_right)
+    assert_allclose(words("behind"), np.max(n_right) - n_right)
     counts = np.clip(np.subtract.outer(n_right, gold.offsets[:-1]), 0, gold.lengths)
     differences = counts[np.argmax(n_right)] - counts
     errors = np.std(differences, axis=1, ddof=1) * np.sqrt(len(gold))
-    np.testing.assert_allclose(words("standard_error"), errors)
+    assert_allclose(words("standard_error"), errors)
     assert chosen.names == templates.names[:n_chosen]
     assert sizes == list(right)
     assert len(set(stages)) == len(stages)

@@ -59,9 +59,8 @@ def test_conjugate_is_the_largest_over_the_set_of_weights(case, seed):
 
 
 @each_case
-def test_norm_bound_holds(case):
+def test_norm_bound_holds(case, rng):
     regularizer, _ = CASES[case]
-    rng = np.random.default_rng(0)
     for _ in range(30):
         b = rng.exponential(size=5) * (rng.random(5) < 0.6)
         assert np.linalg.norm(b) <= regularizer.norm_bound(regularizer.value(b), 5) * (1 + 1e-9)
@@ -115,10 +114,13 @@ DRAWS = {
 )
 def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     rng = np.random.default_rng(seed)
-    x, weights = DRAWS[spread](rng, p), rng.uniform(0, 2, size=p) * (rng.random(p) < 0.8)
-    sizes, own = np.abs(x[weights > 0]), weights[weights > 0]
+    x = DRAWS[spread](rng, p)
+    weights = rng.uniform(0, 2, size=p) * (rng.random(p) < 0.8)
+    sizes = np.abs(x[weights > 0])
+    own = weights[weights > 0]
     order = np.argsort(-sizes / own)
-    masses, moments = np.cumsum(own[order] ** 2), np.cumsum((own * sizes)[order])
+    masses = np.cumsum(own[order] ** 2)
+    moments = np.cumsum((own * sizes)[order])
     # the threshold of the first j of Algorithm 4 is the largest of the candidates
     expected = (step * moments / (1.0 + step * masses)).max(initial=0.0)
     assert_allclose(

@@ -102,7 +102,8 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
         )
         assert model.dual_gap_ <= model.tol
 
-    columns, rows = rng.permutation(N), rng.permutation(len(y))
+    columns = rng.permutation(N)
+    rows = rng.permutation(len(y))
     check(make(LABELS[columns]).fit(X[:, columns], y), new[:, columns])
     check(make([np.flatnonzero(g == LABELS).tolist() for g in (2, 0, 1)]).fit(X, y))
     check(make(LABELS).fit(X[rows], y[rows]))
@@ -205,7 +206,9 @@ UNITS = {
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("several", [False, True])
 def test_offsets_and_units_of_targets_change_nothing(name, several, rng):
-    (model, any_unit), X, weights = UNITS[name], rng.normal(size=(60, N)), rng.uniform(0.5, 2.0, 60)
+    (model, any_unit) = UNITS[name]
+    X = rng.normal(size=(60, N))
+    weights = rng.uniform(0.5, 2.0, 60)
     y = X[:, 0] + 0.3 * X[:, 1] ** 2
     y = np.column_stack([y, X[:, 0] - X[:, 2]]) if several else y
     expected = clone(model).fit(X, y, weights).predict(X)

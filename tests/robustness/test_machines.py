@@ -46,7 +46,8 @@ class Freeze:
     """
 
     def __init__(self, client):
-        self.client, self.victim = client, None
+        self.client = client
+        self.victim = None
 
     def on_block(self, trainer, block):
         if self.victim is None:

@@ -248,7 +248,8 @@ TAGS = [["D", "N", "V"][3 - len(words) :] for words in SENTENCES]
 VECTORS = [DRAWS.normal(size=(len(words), 2)) for words in SENTENCES]
 TREES = synthetic_treebank(12, vocabulary=8, random_state=0)
 
-Classifier, Labeler = omkl.OnlineMKLClassifier, omkl.SequenceLabeler
+Classifier = omkl.OnlineMKLClassifier
+Labeler = omkl.SequenceLabeler
 NYSTROM = "gaussian:features=9,map=nystrom,normalize=diagonal"
 KINDS = {
     "kernels": (Classifier(["linear", "gaussian"], epochs=2, random_state=0), ROWS_OF_3, SIGNS),

@@ -47,7 +47,9 @@ def write(path, text="new", mode="w"):
 
 
 def test_mode_and_links_of_the_previous_file_stay(tmp_path):
-    path, link, other = tmp_path / "a", tmp_path / "link", tmp_path / "other"
+    path = tmp_path / "a"
+    link = tmp_path / "link"
+    other = tmp_path / "other"
     path.write_text("old")
     path.chmod(0o640)
     link.symlink_to("a")
@@ -65,7 +67,8 @@ def test_mode_and_links_of_the_previous_file_stay(tmp_path):
 
 @pytest.mark.parametrize("mode", ["w", "wb"])
 def test_pipes_and_devices_are_written_in_place(tmp_path, mode):
-    pipe, got = tmp_path / "pipe", []
+    pipe = tmp_path / "pipe"
+    got = []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
     reader.start()
@@ -137,12 +140,15 @@ def test_paths_that_cannot_be_written_are_refused_before(path, message, tmp_path
 def test_outputs_are_checked_before_inputs_are_read(rows, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("omkl.OnlineMKLClassifier.fit", None)
     monkeypatch.setattr("omkl.OnlineMKLClassifier.predict", None)
-    data, model = str(rows / "rows.svm"), str(rows / "model.npz")
+    data = str(rows / "rows.svm")
+    model = str(rows / "model.npz")
     before = (rows / "rows.svm").read_bytes(), (rows / "model.npz").read_bytes()
-    alias, hard = tmp_path / "alias", tmp_path / "hard"
+    alias = tmp_path / "alias"
+    hard = tmp_path / "hard"
     alias.symlink_to(data)
     os.link(model, hard)
-    train, predict = ["train", "classifier"], ["predict", model, data]
+    train = ["train", "classifier"]
+    predict = ["predict", model, data]
     for command, message in [
         ([*train, data, "-o", data], "would replace"),
         ([*train, data, "-o", str(alias)], "would replace"),

@@ -40,7 +40,8 @@ JSON = (
 
 def good_files():
     """A small file of each format."""
-    rng, n = np.random.default_rng(0), 40
+    rng = np.random.default_rng(0)
+    n = 40
     svm = b"".join(
         b"%d 1:%.3g 3:%.17g # c\n" % (k % 2, k, rng.standard_normal()) for k in range(20)
     )
@@ -54,7 +55,9 @@ def good_files():
             "y": rng.integers(0, 3, n),
         }
     )
-    parquet, feather, npz = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    parquet = io.BytesIO()
+    feather = io.BytesIO()
+    npz = io.BytesIO()
     pyarrow.parquet.write_table(table, parquet)
     pyarrow.feather.write_feather(table, feather, chunksize=15)
     np.savez_compressed(npz, X=rng.standard_normal((9, 3)), y=np.arange(9) % 3)
@@ -123,7 +126,8 @@ def damaged(data, rng):
     """The same bytes with one to four flips, cuts, repeats, tokens or numbers."""
     data = bytearray(data)
     for _ in range(rng.integers(1, 5)):
-        at, n = int(rng.integers(len(data) + 1)), int(rng.integers(1, 40))
+        at = int(rng.integers(len(data) + 1))
+        n = int(rng.integers(1, 40))
         data[at : at + rng.choice([0, 1, n])] = [
             bytes([int(rng.integers(256))]),
             b"",

@@ -118,9 +118,8 @@ def log_sums_before(unary, pairwise):
     return log_sums
 
 
-def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up():
+def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up(rng):
     """With two labels, plain loops are the reference."""
-    rng = np.random.default_rng(0)
     n = 100_000
     chain = Chain(2)
     potentials = chain.zeros(n)

@@ -5,6 +5,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.linear_model import LassoCV
 
@@ -86,9 +87,9 @@ def test_kernels_find_columns_that_the_lasso_cannot_see(make):
     assert not select_groups(GroupLassoCV(), X, y, random_state=0).selected
 
 
-def test_nothing_is_selected_where_there_is_nothing():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(150, 40)), rng.integers(2, size=150)
+def test_nothing_is_selected_where_there_is_nothing(rng):
+    X = rng.normal(size=(150, 40))
+    y = rng.integers(2, size=150)
     model = MKLClassifier(per_column("gaussian", X))
     counts = [len(select_groups(model, X, y, random_state=seed).selected) for seed in range(5)]
     assert counts.count(0) >= 4
@@ -105,7 +106,7 @@ def test_kernels_on_the_same_columns_are_one_group_and_weighting_is_by_norms():
     assert set(trained.kernel_weights_) == {*kernels, *(f"{name} (knockoff)" for name in kernels)}
     weights = trained.kernel_weights_
     a, b, c = (weights[name] - weights[f"{name} (knockoff)"] for name in kernels)
-    np.testing.assert_allclose(tested.statistics(np.random.default_rng(0)), [a + b, c])
+    assert_allclose(tested.statistics(np.random.default_rng(0)), [a + b, c])
     with pytest.warns(DataWarning, match="select at least 10 groups or none, and there are 2"):
         assert select_groups(model, X, y).selected == []
 
@@ -149,8 +150,7 @@ def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
     assert pairs == Counter((token["word"], token["tag"]) for sequence in X for token in sequence)
 
 
-def test_useless_features_of_words_are_not_selected():
-    rng = np.random.default_rng(0)
+def test_useless_features_of_words_are_not_selected(rng):
     words = [[str(w) for w in rng.integers(30, size=12)] for _ in range(60)]
     X = [
         [{"digit": w[-1], **{f"noise{k}": str(rng.integers(9)) for k in range(12)}} for w in s]
@@ -203,7 +203,8 @@ def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
     sentences = [
         Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES
     ] * 10
-    treebank, path = Treebank.from_sentences(sentences), tmp_path / "train.conllu"
+    treebank = Treebank.from_sentences(sentences)
+    path = tmp_path / "train.conllu"
     write_treebank(path, treebank)
     parser = DependencyParser(
         ["h.form m.form", "h.upos m.upos"],
@@ -218,8 +219,7 @@ def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
         select_groups(parser, treebank, context="Upos:x")
 
 
-def test_useless_templates_are_not_selected():
-    rng = np.random.default_rng(0)
+def test_useless_templates_are_not_selected(rng):
     sentences = []
     for _ in range(60):
         tags = rng.choice(["A", "B", "C"], size=6)
@@ -316,9 +316,8 @@ def test_bad_input_is_refused(settings, message):
         select_groups(**arguments)
 
 
-def test_a_categorical_column_is_one_group():
+def test_a_categorical_column_is_one_group(rng):
     pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
     frame = pandas.DataFrame(
         {"city": rng.choice(["Oslo", "Rome", "Bonn"], 80), "age": rng.normal(size=80)}
     )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.selection.knockoffs import (
     column_knockoffs,
@@ -17,8 +18,7 @@ def autoregressive(d, rho):
 
 
 @pytest.mark.parametrize("fdr", [0.1, 0.3])
-def test_the_threshold_is_the_smallest_with_few_enough_negative_statistics(fdr):
-    rng = np.random.default_rng(0)
+def test_the_threshold_is_the_smallest_with_few_enough_negative_statistics(fdr, rng):
     for _ in range(30):
         W = np.round(rng.normal(0.8, 1.0, size=25), 1)
         fit = [t for t in set(abs(W)) - {0.0} if (1 + sum(-t >= W)) / max(1, sum(t <= W)) <= fdr]
@@ -40,7 +40,7 @@ def test_knockoffs_have_the_largest_entropy(groups):
     start = np.full(groups.max() + 1, np.log(0.05))
     options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 9999, "maxfev": 9999}
     solution = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
-    np.testing.assert_allclose(S, blocks * np.exp(solution.x)[groups], rtol=1e-4)
+    assert_allclose(S, blocks * np.exp(solution.x)[groups], rtol=1e-4)
     assert np.linalg.eigvalsh(2.0 * covariance - S).min() > 0.0
 
 
@@ -57,15 +57,14 @@ def test_swapping_columns_with_their_knockoffs_keeps_all_covariances():
     for j in range(4):
         places = np.arange(8)
         places[[j, 4 + j]] = places[[4 + j, j]]
-        np.testing.assert_allclose(correlations[np.ix_(places, places)], correlations, atol=0.03)
+        assert_allclose(correlations[np.ix_(places, places)], correlations, atol=0.03)
     assert max(correlations[j, 4 + j] for j in range(4)) < 0.95  # knockoffs are no copies
 
 
-def test_donors_are_a_permutation_within_contexts():
-    rng = np.random.default_rng(0)
+def test_donors_are_a_permutation_within_contexts(rng):
     context = rng.integers(3, size=30)
     draws = np.array([resampled(context, rng) for _ in range(3000)])
-    np.testing.assert_array_equal(np.sort(draws, axis=1), np.tile(np.arange(30), (3000, 1)))
+    assert_array_equal(np.sort(draws, axis=1), np.tile(np.arange(30), (3000, 1)))
     assert (context[draws] == context).all()
     n_alike = np.bincount(context)[context[0]]
     assert np.mean(draws[:, 0] == 0) == pytest.approx(1.0 / n_alike, abs=0.02)

@@ -733,10 +733,8 @@ def test_entities_are_those_of_seqeval(sequences):
     report = metrics.classification_report(gold, predicted, output_dict=True, zero_division=0)
     for row in scores["entities"]:
         expected = report[row["type"] or "_"]
-        assert (row["f1"], row["gold"]) == (
-            pytest.approx(expected["f1-score"]),
-            expected["support"],
-        )
+        assert row["f1"] == pytest.approx(expected["f1-score"])
+        assert row["gold"] == expected["support"]
 
 
 @pytest.mark.slow
@@ -812,8 +810,7 @@ def test_predictions_of_folds_are_joined(lengths):
     assert evaluate_labels(y, predictions)["tokens"] == 3 * sum(lengths)
 
 
-def test_a_labeler_is_evaluated_on_lists_and_on_streams():
-    rng = np.random.default_rng(0)
+def test_a_labeler_is_evaluated_on_lists_and_on_streams(rng):
     words = [[rng.choice(["Ann", "Bob", "Ghent", "runs"]) for _ in range(5)] for _ in range(40)]
     marks = {"Ann": "B-PER", "Bob": "B-PER", "Ghent": "B-LOC", "runs": "O"}
     X = [[{"word": word} for word in sentence] for sentence in words]

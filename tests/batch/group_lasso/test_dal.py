@@ -136,8 +136,7 @@ def test_designs_are_never_copied():
 
 
 @each_smooth_loss
-def test_badly_conditioned_designs_are_solved_tightly(loss):
-    rng = np.random.default_rng(0)
+def test_badly_conditioned_designs_are_solved_tightly(loss, rng):
     m, n = 60, 400
     U, V = (np.linalg.qr(rng.normal(size=(size, m)))[0] for size in (m, n))
     X = U / np.arange(1, m + 1) @ V.T
@@ -254,7 +253,8 @@ def test_the_l1_norm_is_the_group_lasso_of_single_columns():
     single = DesignProblem(
         problem.design, problem.y, Squared(), L1(), problem.alpha, ColumnGroups(np.arange(20), 20)
     )
-    ours, theirs = DAL().solve(single, 1e-9), DAL().solve(problem, 1e-9)
+    ours = DAL().solve(single, 1e-9)
+    theirs = DAL().solve(problem, 1e-9)
     assert_allclose(ours.certificate.primal, theirs.certificate.primal, rtol=1e-9)
 
 
@@ -321,7 +321,8 @@ def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, s
     assert solution.converged
     assert solution.history[-1]["newton_steps"] <= 250
     if scale != "uneven":
-        w, b = cp.Variable(20), cp.Variable()
+        w = cp.Variable(20)
+        b = cp.Variable()
         objective = KINKED[loss](y, X @ w + b) / 60 + problem.alpha * cp.norm1(w)
         assert_allclose(
             solution.certificate.primal,
@@ -339,8 +340,7 @@ def test_zero_targets_without_an_intercept_have_the_zero_model():
 
 
 @pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
-def test_losses_with_kinks_are_certified_tightly(loss):
-    rng = np.random.default_rng(0)
+def test_losses_with_kinks_are_certified_tightly(loss, rng):
     X = rng.normal(size=(200, 50))
     y = X[:, :5].sum(axis=1) + 0.5 * rng.normal(size=200)
     loss, y = (Hinge(), np.sign(y)) if loss == "hinge" else (EpsilonInsensitive(), y)
@@ -363,10 +363,12 @@ def test_numbers_that_are_not_finite_are_refused_where_products_meet_them():
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("size", [1, 3, 50, 150])
-def test_constant_and_duplicate_columns_in_groups_of_all_sizes_are_solved(size, intercept):
-    rng = np.random.default_rng(0)
+def test_constant_and_duplicate_columns_in_groups_of_all_sizes_are_solved(size, intercept, rng):
     X = rng.normal(size=(30, 300))
-    X[:, 0], X[:, 10], X[:, 7], X[:, 200] = 3.0, X[:, 11], 0.0, X[:, 11]
+    X[:, 0] = 3.0
+    X[:, 10] = X[:, 11]
+    X[:, 7] = 0.0
+    X[:, 200] = X[:, 11]
     y = X[:, 10] + X[:, 0] + rng.normal(size=30)
     for loss in (Squared(), Logistic()):
         target = np.sign(y - np.median(y) + 0.01) if loss.classifies else y

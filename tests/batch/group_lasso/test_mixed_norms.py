@@ -164,7 +164,8 @@ def test_paths_on_wide_designs_are_the_separate_fits():
     rng = np.random.default_rng(1)
     A = np.asfortranarray(rng.normal(size=(60, 800)))
     y = A[:, :5].sum(axis=1) - A[:, 5] + 0.1 * rng.normal(size=60)
-    labels, weights = np.arange(800) // 4, np.ones(200)
+    labels = np.arange(800) // 4
+    weights = np.ones(200)
     weights[1] = 0.0
     for regularizer, own, positive in ((SparseGroup(0.6), None, False), (L21(), weights, True)):
         groups = ColumnGroups(labels, 800, own)
@@ -223,13 +224,15 @@ def test_infeasible_models_and_unsuitable_solvers_are_refused(samples):
         )
 
 
-OF_OUTPUTS, OUTPUTS = np.arange(24) // 4, 3
+OF_OUTPUTS = np.arange(24) // 4
+OUTPUTS = 3
 
 
 @pytest.fixture(scope="module")
 def stacked_samples():
     rng = np.random.default_rng(0)
-    A, W = rng.normal(size=(80, 24)) + 0.3, np.zeros((24, OUTPUTS))
+    A = rng.normal(size=(80, 24)) + 0.3
+    W = np.zeros((24, OUTPUTS))
     W[:6] = rng.normal(size=(6, OUTPUTS))
     z = A @ W - (A @ W).mean(axis=0)
     classes = (z + rng.normal(size=z.shape)).argmax(axis=1)
@@ -312,10 +315,10 @@ def test_single_columns_and_offsets(stacked_samples, kind):
     )
 
 
-def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
-    rng = np.random.default_rng(0)
+def test_the_multinomial_loss_and_its_conjugate_are_a_pair(rng):
     y = np.eye(3)[rng.integers(3, size=6)].T.ravel()
-    weights, offset = np.tile(rng.uniform(0.5, 2, 6), 3), rng.normal(size=18)
+    weights = np.tile(rng.uniform(0.5, 2, 6), 3)
+    offset = rng.normal(size=18)
     loss = MultinomialLoss(
         Logistic(), y, weights, offset, free=Unpenalized(np.ones((6, 1))), n_outputs=3
     )
@@ -328,7 +331,8 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair():
     balanced = loss.balanced(loss.clipped(rho + 0.1 * rng.normal(size=18)))
     assert_allclose(balanced.reshape(3, 6).sum(axis=1), 0.0, atol=1e-12)
     assert np.isfinite(loss.conjugates(balanced)).all()
-    hessian, step = loss.hessian(rho), rng.normal(size=18)
+    hessian = loss.hessian(rho)
+    step = rng.normal(size=18)
     assert_allclose(
         hessian @ step,
         (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6,
@@ -375,10 +379,8 @@ def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monk
     Y, loss, share = (
         (Y, Squared(), 0.003) if kind == "squared" else (np.eye(4)[Y.argmax(axis=1)], None, 0.03)
     )
-    groups, design = (
-        ColumnGroups(np.arange(30) // size, 30),
-        as_design(sparse.csc_matrix(A) if "sparse" in kind else A),
-    )
+    groups = ColumnGroups(np.arange(30) // size, 30)
+    design = as_design(sparse.csc_matrix(A) if "sparse" in kind else A)
     problem = stacked_problem(design, Y, loss, L21(), 1.0, groups, intercept)
     problem = problem.at(share * problem.largest_alpha())
     quick = DAL().solve(problem, 1e-9)

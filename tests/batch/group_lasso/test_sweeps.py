@@ -46,7 +46,8 @@ def swept(problem, rounds):
     """Return coefficients and objective after some rounds on a working set of all columns."""
     working_set = WorkingSet(problem)
     working_set.extend(np.arange(problem.groups.n_groups))
-    sweeps, w = Sweeps(problem, working_set), np.zeros(24)
+    sweeps = Sweeps(problem, working_set)
+    w = np.zeros(24)
     for _ in range(rounds):
         outputs = working_set.outputs(w)
         w = sweeps.round(w, outputs + problem.best_intercept(outputs))
@@ -82,14 +83,14 @@ def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypa
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3), 2.0 * L21()], ids=repr)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("size", [2, 5, 90])
-def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, monkeypatch):
+def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, monkeypatch, rng):
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", 1e-12)
     monkeypatch.setattr(design_sweeps, "MOST_SWEEPS", 1)
-    rng = np.random.default_rng(0)
     A = rng.normal(size=(60, size))
     # columns of different scales, a duplicate and a zero column; or more columns than samples
     A *= 10.0 ** rng.uniform(-2, 1, size)
-    A[:, 0], A[:, -1] = A[:, 1], 0.0
+    A[:, 0] = A[:, 1]
+    A[:, -1] = 0.0
     y = A @ rng.normal(size=size) + rng.normal(size=60)
     groups = ColumnGroups(np.zeros(size, dtype=int), size)
     design = as_design(A if kind == "dense" else sparse.csc_matrix(A))
@@ -102,8 +103,7 @@ def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, mon
     assert w.any()
 
 
-def test_groups_too_large_for_an_eigenbasis_are_solved_as_well():
-    rng = np.random.default_rng(0)
+def test_groups_too_large_for_an_eigenbasis_are_solved_as_well(rng):
     A = rng.normal(size=(80, 3 * 200)) / np.sqrt(200)
     y = A[:, :200] @ rng.normal(size=200) + rng.normal(size=80)
     for matrix in (A, sparse.csc_matrix(A)):
@@ -218,7 +218,7 @@ def test_products_are_those_of_residual_columns(n_free, is_sparse):
         matrix = sparse.csc_matrix(A[:, :size]) if is_sparse else np.asfortranarray(A[:, :size])
         inner = products.of(matrix, weights, free)[:size, :size]
         expected = residuals[:, :size].T @ residuals[:, :size]
-        np.testing.assert_allclose(inner, expected, rtol=1e-9, atol=1e-9)
+        assert_allclose(inner, expected, rtol=1e-9, atol=1e-9)
 
     assert products.known(weights) == N
     assert products.known(weights + 1.0) == 0
@@ -256,7 +256,8 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(
 ):
     problem = screened_problem(kind, seed % 7, grouped=grouped)
     rng = np.random.default_rng(seed)
-    norms, origin = DesignNorms(problem), rng.normal(size=N_ROWS)
+    norms = DesignNorms(problem)
+    origin = rng.normal(size=N_ROWS)
     norms.at(origin, *NONE)
     rho = rng.uniform(0.1, 2.0) * (origin + near * rng.normal(size=N_ROWS))
     # about a tenth of the groups violates
@@ -282,7 +283,8 @@ def test_screening_does_not_change_the_solution(kind, loss):
     full = DesignProblem(as_design(rows), problem.y, loss, L21(), problem.alpha)
     assert problem.design.selective
     assert not full.design.selective
-    few, all_of_them = DAL().solve(problem, 1e-8), DAL().solve(full, 1e-8)
+    few = DAL().solve(problem, 1e-8)
+    all_of_them = DAL().solve(full, 1e-8)
     assert few.history[-1]["passes"] < len(few.history)
     assert all_of_them.history[-1]["passes"] == len(all_of_them.history)
     assert_allclose(few.certificate.primal, all_of_them.certificate.primal, rtol=1e-7)
@@ -300,9 +302,8 @@ def test_a_warm_start_computes_few_products():
 
 @pytest.mark.parametrize("kind", ["dense", "single"])
 @pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-8, 1e-4])
-def test_nearly_equal_points_still_give_bounds(kind, apart):
+def test_nearly_equal_points_still_give_bounds(kind, apart, rng):
     problem = screened_problem(kind)
-    rng = np.random.default_rng(0)
     first = rng.normal(size=N_ROWS)
     first *= (
         0.5 * problem.alpha / problem.groups.dual_norms(problem.design.correlations(first)).max()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 from sklearn.kernel_ridge import KernelRidge
 
@@ -103,7 +103,7 @@ def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, m
     at_once = Spicy().solve(problem, tol=1e-8)
     assert at_once.history[1]["working_set"] == 400
     assert by_rounds.certificate.primal == pytest.approx(at_once.certificate.primal, rel=3e-8)
-    np.testing.assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
+    assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
@@ -143,8 +143,7 @@ class TestEdges:
         assert self.solve(kernels.grams, y, loss, C=1e5).certificate.primal < 1e5
         self.solve(kernels.grams, np.where(np.arange(len(y)) == 0, 1.0, -1.0), loss)
 
-    def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss):
-        rng = np.random.default_rng(0)
+    def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss, rng):
         columns = rng.normal(size=(3, 30))
         y = np.sign(columns[0] + 0.3 * rng.normal(size=30))
         ones = [np.outer(column, column) for column in columns]
@@ -156,7 +155,7 @@ class TestEdges:
     def test_the_same_bits_twice(self, loss):
         kernels, y = many_kernels(100)
         first, second = (self.solve(kernels.grams, y, loss, C=20.0) for _ in range(2))
-        np.testing.assert_array_equal(first.model.coefficients, second.model.coefficients)
+        assert_array_equal(first.model.coefficients, second.model.coefficients)
 
 
 def test_iterations_are_reported_and_can_be_stopped():
@@ -185,7 +184,7 @@ def test_weights_multiply_losses(loss):
         .certificate
     )
     assert weighted.primal == pytest.approx(repeated.primal, rel=1e-7)
-    np.testing.assert_allclose(weighted.norms, repeated.norms, atol=2e-3)
+    assert_allclose(weighted.norms, repeated.norms, atol=2e-3)
 
 
 @pytest.mark.parametrize("C", [0.5, 3.0])
@@ -199,9 +198,7 @@ def test_the_squared_norm_is_the_same_problem_at_another_C(C):
     assert certify(squared, solution.model, total * solution.certificate.rho).gap < 1e-5
     directly = Spicy().solve(squared, tol=1e-8)
     assert directly.converged
-    np.testing.assert_allclose(
-        directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total
-    )
+    assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
 
 
 # ---- the one-step method -------------------------------------------------------------------------
@@ -235,7 +232,7 @@ def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regulariz
     assert sampled.history[1]["working_set"] == 20
     assert sampled.history[1]["dual"] >= sampled.history[0]["dual"] >= 0.0
     assert sampled.certificate.primal == pytest.approx(directly.certificate.primal, rel=1e-7)
-    np.testing.assert_allclose(sampled.certificate.norms, directly.certificate.norms, atol=1e-3)
+    assert_allclose(sampled.certificate.norms, directly.certificate.norms, atol=1e-3)
     # a search that stops on the subsample returns a model with a valid certificate
     stopped = OneStep().solve(problem, tol=1e-8, max_iter=1)
     assert len(stopped.model.active) <= 20
@@ -433,10 +430,8 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
         np.random.default_rng(1).uniform(0.5, 2.0, size=N),
     )
     together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
-    outputs, intercepts = (
-        together.certificate.outputs.reshape(P, N),
-        together.model.intercept.reshape(P, N),
-    )
+    outputs = together.certificate.outputs.reshape(P, N)
+    intercepts = together.model.intercept.reshape(P, N)
     for target, own, constant in zip(targets.T, outputs, intercepts):
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
         assert_allclose(own, alone.certificate.outputs, atol=1e-3)
@@ -478,7 +473,8 @@ def centred(K, weights):
 def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_kernel):
     rng = np.random.default_rng(1)
     n = 25
-    weights, Y = rng.uniform(0.5, 2.0, n), rng.standard_normal((n, 2)) + 3.0
+    weights = rng.uniform(0.5, 2.0, n)
+    Y = rng.standard_normal((n, 2)) + 3.0
     X = rng.standard_normal((n, 3))
     K = X @ X.T + 0.1
     roots = np.sqrt(weights / weights.sum())
@@ -501,19 +497,20 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
             ridge_model.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
             expected[k, i] = Y[i] - mean - ridge_model.predict(own[i : i + 1, rest])[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
-    np.testing.assert_allclose(model.loss, losses.min(), rtol=1e-8)
-    np.testing.assert_allclose(
-        model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8
-    )
+    assert_allclose(model.loss, losses.min(), rtol=1e-8)
+    assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
 
 
 def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
     monkeypatch.setattr(out_of_sample, "RIDGES", np.array([0.3]))
     rng = np.random.default_rng(1)
     n = 20
-    weights, y = rng.uniform(0.5, 2.0, n), rng.standard_normal(n)
+    weights = rng.uniform(0.5, 2.0, n)
+    y = rng.standard_normal(n)
     X = rng.standard_normal((n, 3))
-    K, fold, rest = X @ X.T, [2, 3, 11], np.setdiff1d(np.arange(n), [2, 3, 11])
+    K = X @ X.T
+    fold = [2, 3, 11]
+    rest = np.setdiff1d(np.arange(n), [2, 3, 11])
     roots = np.sqrt(weights / weights.sum())
     z = (roots * (y - weights @ y / weights.sum()))[:, None]
     model = out_of_sample._RidgeModel(out_of_sample._centred(K, roots), z, roots)
@@ -523,9 +520,7 @@ def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypa
     ridge_model = KernelRidge(kernel="precomputed", alpha=0.3 * scale)
     ridge_model.fit(own[np.ix_(rest, rest)], y[rest] - mean, sample_weight=roots[rest] ** 2)
     errors = y[fold] - mean - ridge_model.predict(own[np.ix_(fold, rest)])
-    np.testing.assert_allclose(
-        model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8
-    )
+    assert_allclose(model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8)
 
 
 def test_a_step_for_a_sample_is_taken_without_it():
@@ -536,29 +531,31 @@ def test_a_step_for_a_sample_is_taken_without_it():
     z = roots[:, None] * (Y - Y.mean())
     model = out_of_sample._RidgeModel(out_of_sample._centred(grams[0], roots), z, roots)
     full = out_of_sample._centred(grams[1], roots)
-    gains, pairs = np.empty(n), 0.0
+    gains = np.empty(n)
+    pairs = 0.0
     for i in range(n):
         # remove the row and column of the sample from the inverse
         without = (
             model.inverse - np.outer(model.inverse[:, i], model.inverse[i]) / model.inverse[i, i]
         )
         coefficients = without @ z[:, 0]
-        np.testing.assert_allclose(coefficients[i], 0.0, atol=1e-12)
+        assert_allclose(coefficients[i], 0.0, atol=1e-12)
         gains[i] = model.residuals[i, 0] * (full[i] @ coefficients)
     products = np.square(np.outer(model.residuals[:, 0], model.coefficients[:, 0]))
     np.fill_diagonal(products, 0.0)
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
-    np.testing.assert_allclose(model.standard_errors_of(full), gains.sum() / error, rtol=1e-8)
+    assert_allclose(model.standard_errors_of(full), gains.sum() / error, rtol=1e-8)
     constant = np.full((1, n, n), 3.0)
     stacks = [
         DenseStack(np.concatenate([grams, constant])),
         PackedStack.from_grams(np.concatenate([grams, constant])),
     ]
     for stack in (*stacks, MixedStack(stacks[:1]), MixedStack(stacks[1:])):
-        kernels, last = out_of_sample._CentredKernels(stack, roots), len(grams)
+        kernels = out_of_sample._CentredKernels(stack, roots)
+        last = len(grams)
         found = model.standard_errors(kernels, np.array([1, last]))
-        np.testing.assert_allclose(
+        assert_allclose(
             found[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
         )
         assert found[last] == 0.0
@@ -586,8 +583,8 @@ def test_kernels_on_some_samples_are_those_of_a_stack_of_these_samples(rng, widt
         model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots))
         for gram in grams
     ]
-    np.testing.assert_allclose(*found, rtol=1e-11 * width**2)
-    np.testing.assert_allclose(found[0], expected, rtol=1e-11 * width**2)
+    assert_allclose(*found, rtol=1e-11 * width**2)
+    assert_allclose(found[0], expected, rtol=1e-11 * width**2)
 
 
 def test_a_sum_of_kernels_is_that_of_each_of_them():
@@ -598,7 +595,7 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
     kernels = out_of_sample._CentredKernels(stack, roots)
     each = [out_of_sample._centred(grams[m], roots) for m in (0, 2, 3)]  # the others are constant
     total = kernels.summed(np.array([0, 2, 3, 5, 6]))
-    np.testing.assert_allclose(total, sum(30 * own / np.trace(own) for own in each), atol=1e-12)
+    assert_allclose(total, sum(30 * own / np.trace(own) for own in each), atol=1e-12)
     assert kernels.scales.astype(bool).tolist() == [True] * 5 + [False] * 2
     assert not kernels.summed(np.array([], dtype=int)).any()
 
@@ -607,7 +604,8 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
 def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
     for seed in range(4):
         grams, Y = left_out(n=60, n_useless=n_useless, seed=seed, noise=1.0)
-        stack, roots = DenseStack(grams), np.full(60, 60**-0.5)
+        stack = DenseStack(grams)
+        roots = np.full(60, 60**-0.5)
         kernels = out_of_sample._CentredKernels(stack, roots)
         choice = out_of_sample._Choice(kernels, roots[:, None] * (Y - Y.mean()))
         for fold in range(5):
@@ -617,7 +615,7 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
                 RestrictedView(stack, others), np.full(48, 48**-0.5)
             )
             few = out_of_sample._Choice(own, z, choice.likely)
-            np.testing.assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
+            assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
         assert choice.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
@@ -642,16 +640,14 @@ def test_a_kernel_that_knows_every_sample_by_heart_is_left_out():
     assert not chosen(np.concatenate([grams, np.eye(80)[None]]), Y)[-1]
 
 
-def test_many_kernels_of_which_none_stands_out_are_all_kept():
-    rng = np.random.default_rng(0)
+def test_many_kernels_of_which_none_stands_out_are_all_kept(rng):
     X = rng.standard_normal((50, 20))
     y = np.sin(X).sum(axis=1) + rng.standard_normal(50)
     assert chosen(gaussians(X), y[:, None]).all()
 
 
-def test_a_kernel_that_others_hide_is_found():
+def test_a_kernel_that_others_hide_is_found(rng):
     """A weak kernel becomes visible when a strong one is in the model."""
-    rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 12))
     y = 5 * X[:, 0] + X[:, 1] + 0.1 * rng.standard_normal(80)
     kept = chosen(np.array([np.outer(x, x) for x in X.T]), y[:, None])
@@ -666,16 +662,18 @@ def test_the_order_of_kernels_samples_and_targets_changes_nothing(seed):
     grams, y = left_out(n=40, n_useless=10, seed=seed)
     classes = np.digitize(y[:, 0], [-0.5, 0.5])
     Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
-    kernels, samples, columns = rng.permutation(12), rng.permutation(40), rng.permutation(3)
+    kernels = rng.permutation(12)
+    samples = rng.permutation(40)
+    columns = rng.permutation(3)
     shuffled = chosen(grams[kernels][:, samples[:, None], samples], Y[samples][:, columns])
-    np.testing.assert_array_equal(shuffled, chosen(grams, Y)[kernels])
+    assert_array_equal(shuffled, chosen(grams, Y)[kernels])
 
 
 def test_twins_go_the_same_way_and_constants_say_nothing():
     grams, Y = left_out(n=60, n_useless=5)
     more = np.concatenate([grams, grams, np.zeros((1, 60, 60)), np.full((1, 60, 60), 1e6)])
     kept = chosen(more, Y)
-    np.testing.assert_array_equal(kept[:7], kept[7:14])
+    assert_array_equal(kept[:7], kept[7:14])
     assert kept[:2].all()
     assert not kept[-2:].any()
 
@@ -688,9 +686,8 @@ def test_few_samples_have_an_answer(n):
         assert not chosen(grams, np.ones((n, 1))).any()
 
 
-def test_few_samples_stand_for_many(monkeypatch):
+def test_few_samples_stand_for_many(monkeypatch, rng):
     monkeypatch.setattr(out_of_sample, "SAMPLES", 100)
-    rng = np.random.default_rng(0)
     classes = np.repeat([0, 1, 2], [3000, 900, 100])[rng.permutation(4000)]
     Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
     samples, weights = sampled(Y, np.ones(4000), 5)
@@ -698,13 +695,13 @@ def test_few_samples_stand_for_many(monkeypatch):
     assert len(samples) == 100
     counts = np.bincount(classes[samples])
     assert np.abs(counts - [75, 22.5, 2.5]).max() <= 1.0
-    np.testing.assert_allclose(weights, 40.0)
+    assert_allclose(weights, 40.0)
     # equal class weights; all samples of the smallest class are used
     balanced = (4000 / 3 / np.bincount(classes))[classes]
     samples, weights = sampled(Y, balanced, 5)
     counts = np.bincount(classes[samples])
     assert np.abs(counts - 100 / 3).max() <= 1.5
-    np.testing.assert_allclose(np.bincount(classes[samples], weights), 4000 / 3, rtol=0.05)
+    assert_allclose(np.bincount(classes[samples], weights), 4000 / 3, rtol=0.05)
 
 
 def test_samples_of_large_weights_are_all_taken(monkeypatch):

@@ -119,12 +119,15 @@ def test_it_stops_at_max_iter_and_on_request():
 @each_loss
 def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
     problem, _ = small_problem(loss, "squared block 1-norm", n=20)
-    search, weights = searched(problem), np.array([0.4, 0.3, 0.2, 0.1])
-    point, width = search.evaluate(weights), 1e-4
+    search = searched(problem)
+    weights = np.array([0.4, 0.3, 0.2, 0.1])
+    point = search.evaluate(weights)
+    width = 1e-4
     curvature = hessian(problem, point)
     for k in range(4):
         step = width * np.eye(4)[k]
-        up, down = search.evaluate(weights + step), search.evaluate(weights - step)
+        up = search.evaluate(weights + step)
+        down = search.evaluate(weights - step)
         assert_allclose(point.gradient[k], (up.value - down.value) / (2 * width), rtol=1e-5)
         assert_allclose(
             curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2
@@ -134,7 +137,8 @@ def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
 @pytest.mark.parametrize("rank", [0, 3, 12])
 def test_libsvm_minimises_a_quadratic_over_the_simplex(rank):
     rng = np.random.default_rng(rank)
-    factor, linear = rng.normal(size=(rank, 12)), rng.normal(size=12)
+    factor = rng.normal(size=(rank, 12))
+    linear = rng.normal(size=12)
     x = cp.Variable(12, nonneg=True)
     objective = 0.5 * cp.sum_squares(factor @ x) + linear @ x if rank else linear @ x
     least = cp.Problem(cp.Minimize(objective), [cp.sum(x) == 1]).solve(solver=cp.CLARABEL)
@@ -177,7 +181,8 @@ def test_projection_onto_the_level_set_is_what_a_generic_solver_finds():
     _, least = planes.minimize()
     best = min(cut.value for cut in planes.points)
     for level in (0.1, 0.5, 0.9):
-        start, bound = rng.dirichlet(np.ones(8)), level * best + (1 - level) * least
+        start = rng.dirichlet(np.ones(8))
+        bound = level * best + (1 - level) * least
         d = cp.Variable(8, nonneg=True)
         below = [cut.value + cut.gradient @ (d - cut.weights) <= bound for cut in planes.points]
         cp.Problem(cp.Minimize(cp.sum_squares(d - start)), [cp.sum(d) == 1, *below]).solve(

@@ -80,7 +80,8 @@ def test_sentences_leave_out_multiword_tokens_and_empty_nodes(tmp_path):
 @given(data=files(), size=st.integers(1, 200))
 def test_reading_and_writing_agree_with_a_naive_reader(folder, data, size):
     """With pieces of any size, and with the text of the file or without."""
-    path, copied = written(folder / "a.conllu", data), folder / "copy.conllu"
+    path = written(folder / "a.conllu", data)
+    copied = folder / "copy.conllu"
     sentences = naive_sentences(data.decode())
     treebank = read_treebank(path)
     assert columns_of(treebank) == columns_of(sentences)
@@ -108,7 +109,8 @@ def test_reading_and_writing_agree_with_a_naive_reader(folder, data, size):
 
 @given(data=files(), draw=st.data())
 def test_only_columns_that_have_changed_are_written_anew(folder, data, draw):
-    path, changed = written(folder / "a.conllu", data), folder / "changed.conllu"
+    path = written(folder / "a.conllu", data)
+    changed = folder / "changed.conllu"
     treebank = read_treebank(path)
     n = treebank.n_words
     heads = np.array(
@@ -159,14 +161,16 @@ def test_real_treebanks_agree_with_a_naive_reader(real_data, tmp_path, name):
     assert list(treebank) == naive_sentences(data.decode())
     write_treebank(tmp_path / "copy.conllu", treebank)
     assert (tmp_path / "copy.conllu").read_bytes() == data
-    heads, deprels = np.zeros(treebank.n_words, int), ["dep"] * treebank.n_words
+    heads = np.zeros(treebank.n_words, int)
+    deprels = ["dep"] * treebank.n_words
     write_treebank(tmp_path / "copy.conllu", with_trees(treebank, heads, deprels))
     assert (tmp_path / "copy.conllu").read_bytes() == naive_splice(data, heads, deprels)
 
 
 def test_columns_that_have_changed_are_written(tmp_path):
     treebank = read_treebank(written(tmp_path / "a.conllu", CONLLU.encode()))
-    strings, heads = Strings(), np.zeros(treebank.n_words, int)
+    strings = Strings()
+    heads = np.zeros(treebank.n_words, int)
     xpos = strings.codes([f"tag{i}" for i in range(treebank.n_words)], grow=True)
     changed = treebank.with_column("heads", heads).with_column("xpos", xpos, strings)
     for blocks in (
@@ -207,7 +211,8 @@ def test_compressed_files_are_read_and_written_by_their_suffix(tmp_path):
 
 def test_codes_stay_valid_when_files_share_their_strings(tmp_path):
     train = read_treebank(written(tmp_path / "a.conllu", CONLLU.encode()))
-    before, size = list(train), len(train.strings["forms"])
+    before = list(train)
+    size = len(train.strings["forms"])
     known = {name: table.copy() for name, table in train.strings.items()}
     other = written(tmp_path / "b.conllu", CONLLU.replace("go", "stay").encode())
     test = read_treebank(other, strings=train.strings)
@@ -309,7 +314,8 @@ def test_conll2008_has_the_parts_of_split_tokens(tmp_path, name, newline, n_colu
     assert sentence.deprels == ["NMOD", "ROOT", "HYPH", "X"]
     write_treebank(path, with_trees(treebank, [0, 1, 1, 4], ["a", "b", "c", "d"]))
     (changed,) = read_treebank(path, trees=False)
-    assert (changed.heads, changed.deprels) == ([0, 1, 1, 4], ["a", "b", "c", "d"])
+    assert changed.heads == [0, 1, 1, 4]
+    assert changed.deprels == ["a", "b", "c", "d"]
     write_treebank(path, treebank)
     assert path.read_bytes() == newline.join([*lines, "", ""]).encode()
 
@@ -354,7 +360,8 @@ def test_a_sentence_of_a_treebank_is_a_sentence(tmp_path):
     )
 )
 def test_codes_of_strings_are_their_order_of_first_appearance(parts):
-    strings, order = Strings(), {"_": 0}
+    strings = Strings()
+    order = {"_": 0}
     for part in parts:
         assert strings.codes(part).tolist() == [order.get(text, -1) for text in part]
         expected = [order.setdefault(text, len(order)) for text in part]
@@ -456,7 +463,8 @@ def test_a_wrong_sentence_is_named_or_skipped(tmp_path, case, newline, monkeypat
         with pytest.raises(DataFileError, match=expected):
             read_treebank(path)
         treebank, stream = skipping(path)
-        assert (stream.skipped, len(stream.reasons)) == (2, 2)
+        assert stream.skipped == 2
+        assert len(stream.reasons) == 2
         assert re.search(expected, stream.reasons[0])
         assert list(treebank.strings["forms"]) == [
             "_",
@@ -486,7 +494,9 @@ def test_reasons_are_the_first_ones_and_a_clean_file_does_not_warn(tmp_path):
     path = tmp_path / "a.conllu"
     path.write_text((lines_of(2, 1) + GOOD) * 30)
     treebank, stream = skipping(path)
-    assert (stream.skipped, len(stream.reasons), len(treebank)) == (30, 10, 30)
+    assert stream.skipped == 30
+    assert len(stream.reasons) == 10
+    assert len(treebank) == 30
     assert "line 55:" in stream.reasons[-1]
     path.write_text(GOOD)
     with warnings.catch_warnings():
@@ -563,7 +573,8 @@ def test_a_damaged_file_is_read_or_refused_and_never_written_otherwise(
         at = draw.draw(st.integers(0, max(0, len(damaged) - 1)))
         damaged[at : at + draw.draw(st.integers(0, 3))] = draw.draw(st.sampled_from(DAMAGE))
     folder = tmp_path_factory.getbasetemp()
-    path, copied = folder / "damaged.conllu", folder / "copy.conllu"
+    path = folder / "damaged.conllu"
+    copied = folder / "copy.conllu"
     path.write_bytes(damaged)
     try:
         treebank = read_treebank(path)
@@ -584,7 +595,9 @@ def test_real_entries_that_are_no_trees(real_data):
     with pytest.raises(DataFileError, match=r"line 61150: .* cycle, 35 -> 35"):
         read_treebank(path)
     treebank, stream = skipping(path)
-    assert (len(treebank), treebank.n_words, stream.skipped) == (4293, 139104, 7)
+    assert len(treebank) == 4293
+    assert treebank.n_words == 139104
+    assert stream.skipped == 7
     with gzip.open(path, "rt", encoding="utf-8") as file:
         trees = [sentence for sentence in naive_sentences(file.read()) if is_tree(sentence.heads)]
     assert list(treebank) == trees
@@ -711,7 +724,8 @@ def test_every_field_is_filled_and_relations_follow_from_tags():
 
 def test_the_informative_templates_tell_the_head_and_the_others_do_not():
     treebank = synthetic_treebank(250, mean_length=8)
-    train, test = treebank[:200], treebank[200:]
+    train = treebank[:200]
+    test = treebank[200:]
     informed = _accuracy(synthetic.INFORMATIVE, train, test)
     each = [_accuracy([template], train, test) for template in synthetic.INFORMATIVE]
     chance = len(test) / test.n_words  # one of n candidates for each of n words

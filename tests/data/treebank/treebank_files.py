@@ -29,7 +29,8 @@ def is_tree(heads):
         while word and steps <= len(heads):
             if not 0 <= heads[word - 1] <= len(heads):
                 return False
-            word, steps = heads[word - 1], steps + 1
+            word = heads[word - 1]
+            steps = steps + 1
         if word:
             return False
     return True
@@ -93,7 +94,8 @@ COMMENT = st.sampled_from(["# text = a\tb", "#", "# sent_id = 1", "# 1\ta"])
 @st.composite
 def sentence_lines(draw):
     heads = draw(trees())
-    n, lines = len(heads), draw(st.lists(COMMENT, max_size=2))
+    n = len(heads)
+    lines = draw(st.lists(COMMENT, max_size=2))
     inside_until = 0
 
     def line(identifier, head):

@@ -65,30 +65,32 @@ def trained(X, y, pieces=1000, kernels=KERNELS, **parameters):
 
 
 def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
-    test, bets = DriftTest(), np.array([0.05, 0.1, 0.2, 0.4, 0.8])
-    wealth, evidence, sizes, usual, start, began = (
-        np.ones((2, 5)),
-        np.zeros(2),
-        np.zeros(2),
-        0.0,
-        0,
-        (0.0, 1.0),
-    )
+    test = DriftTest()
+    bets = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+    wealth = np.ones((2, 5))
+    evidence = np.zeros(2)
+    sizes = np.zeros(2)
+    usual = 0.0
+    start = 0
+    began = (0.0, 1.0)
 
     def share(difference, size):
         return min(max(difference / (2 * size), -1.0), 1.0) if size > 0.0 else 0.0
 
     for t in range(500):
-        average, last = rng.exponential(1.0 + (t > 200)), rng.exponential(1.0)
+        average = rng.exponential(1.0 + (t > 200))
+        last = rng.exponential(1.0)
         wealth[evidence <= 1.0] = 1.0
         if evidence[1] <= 1.0:
-            start, began = t, (usual, 0.5 / np.sqrt(min(t, 100)) if t >= 30 else 1.0)
+            start = t
+            began = (usual, 0.5 / np.sqrt(min(t, 100)) if t >= 30 else 1.0)
         rise = max(share(average - began[0], sizes[1]) - began[1], -1.0)
         wealth *= 1.0 + np.outer([share(average - last, sizes[0]), rise], bets)
         wealth = np.minimum(wealth, 1000.0)
         evidence = wealth.mean(axis=1)
         has_changed = jit.compare(test.packed(0).address, average, last, t, 2.0 * t, 3.0 * t)
-        excess, new = average - usual, 1.0 / min(t + 1, 100)
+        excess = average - usual
+        new = 1.0 / min(t + 1, 100)
         usual += new * (2 * sizes[1] * share(excess, sizes[1]) if t > 1 else excess)
         sizes += new * (np.abs([average - last, excess]) - sizes)
         numbers = test.numbers[[jit.LAGS, jit.RISES, jit.LAG, jit.SPREAD, jit.LOSS]]
@@ -183,7 +185,9 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
     """Also where the change is too small to be found soon; SGD with a constant rate stands for what
     is possible.
     """
-    before, after, rival = [], [], []
+    before = []
+    after = []
+    rival = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1.73, 1.73, size=(8000, 3))
@@ -233,7 +237,8 @@ def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     model = OnlineMKLClassifier(
         kernels, random_state=0, budget=budget, weighting="norms"
     ).partial_fit(X, y)
-    trainer, codec = model.model_.trainer, model.model_.codec
+    trainer = model.model_.trainer
+    codec = model.model_.codec
     x = codec.encode_known(model._read_known(TrainingBlock(X[:1], y[:1])))[0].x
     expected = trainer.potentials(x), trainer.predictor().potentials(x)
     both = trainer.structure.zeros(1), trainer.structure.zeros(1)
@@ -268,11 +273,13 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
     model = OnlineMKLClassifier(KERNELS, random_state=0, weighting=weighting).partial_fit(
         X[:200], y[:200]
     )
-    trainer, codec = model.model_.trainer, model.model_.codec
+    trainer = model.model_.trainer
+    codec = model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
     trainer.find(DriftTest).numbers[jit.START] = 150.0
     trainer.restart_average(trainer.find(DriftTest).change)
-    potentials, weights = [], []
+    potentials = []
+    weights = []
     for i in range(200, 300):
         trainer.update(*examples[i])
         potentials.append([trainer.potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])
@@ -288,7 +295,8 @@ def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
     model = OnlineMKLClassifier(
         ["linear"], random_state=0, epochs=2, average=average, weighting="norms"
     ).fit(X, y)
-    trainer, codec = model.model_.trainer, model.model_.codec
+    trainer = model.model_.trainer
+    codec = model.model_.codec
     examples = codec.encode_known(model._read_known(TrainingBlock(X, y)))
 
     def scores_by(potentials):
@@ -372,7 +380,8 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": "300 rounds"}
     with pytest.raises(KilledError):
         fit([Kill(killed)], **options)
-    resumed, straight = fit(None, resume=True, **options), fit(None)
+    resumed = fit(None, resume=True, **options)
+    straight = fit(None)
     for name, array in straight.model_.trainer.state().items():
         assert_array_equal(resumed.model_.trainer.state()[name], array)
     changes = [
@@ -436,10 +445,12 @@ def test_rows_are_counted_as_users_count_them(rng):
     assert len(rows) == 1
     assert 3000 < rows[0] < 3800
     assert rows[0] % 2 == 0
-    assert (trainer.round, trainer.find(DriftTest).rows) == (3000, 6000)
+    assert trainer.round == 3000
+    assert trainer.find(DriftTest).rows == 6000
     trainer, rows = learned(np.full(6000, 2.0))
     assert rows == []
-    assert (trainer.round, trainer.find(DriftTest).rows) == (12_000, 6000)
+    assert trainer.round == 12_000
+    assert trainer.find(DriftTest).rows == 6000
 
 
 def test_some_models_are_not_tested(rng):

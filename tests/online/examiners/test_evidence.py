@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import omkl
@@ -42,7 +42,8 @@ def words(X, y, length=4):
 
 def recorded(monkeypatch):
     """Record the inputs of the test: potentials of each part and residuals, by position."""
-    told, take = [], Evidence.before_round
+    told = []
+    take = Evidence.before_round
 
     def before_round(self, trainer, x, y, weight):
         reference = trainer.structure.zeros(len(x))
@@ -89,8 +90,11 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
         model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
     # later passes bring no new examples
     first = told[: len(told) // 2 if kind == "sequences" else len(X)]
-    p, K = first[0][0].shape[0], first[0][0].shape[2]
-    totals, n_positions, evidence = np.zeros((p + 1, K)), 0.0, []
+    p = first[0][0].shape[0]
+    K = first[0][0].shape[2]
+    totals = np.zeros((p + 1, K))
+    n_positions = 0.0
+    evidence = []
     for potentials, residual, weight in first:
         mean = totals / max(n_positions, 1.0)
         slopes = np.einsum("pnj,nj->p", potentials - mean[:p, None], residual - mean[p])
@@ -102,22 +106,21 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
         n_positions = remaining * n_positions + len(residual)
     evidence = np.array(evidence)
     expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
-    np.testing.assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
+    assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
 
 
-def test_banks_of_templates_know_their_inner_products(monkeypatch):
+def test_banks_of_templates_know_their_inner_products(monkeypatch, rng):
     products = []
     inner_products = ArcTemplateBank.inner_products
 
     def checked(bank, x, gradient, totals):
         products.append(inner_products(bank, x, gradient, totals))
-        np.testing.assert_allclose(
+        assert_allclose(
             products[-1], Bank.inner_products(bank, x, gradient, totals), rtol=1e-5, atol=1e-8
         )
         return products[-1]
 
     monkeypatch.setattr(ArcTemplateBank, "inner_products", checked)
-    rng = np.random.default_rng(0)
     sentences = []
     for _ in range(20):
         n = int(rng.integers(3, 8))
@@ -143,7 +146,8 @@ def test_useless_groups_pass_about_as_often_as_the_level_says(kind, kernel):
     scores = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(200, 48)) + 1.0, rng.integers(0, 3, 200).astype(str)
+        X = rng.normal(size=(200, 48)) + 1.0
+        y = rng.integers(0, 3, 200).astype(str)
         kernels = [f"{kernel}:on={j}:{j + 4}" for j in range(0, 48, 4)]
         options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2}
         if kind == "classes":
@@ -180,7 +184,7 @@ def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_le
     in_order = omkl.Passes(4, shuffle=False)
     alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=in_order, **options)
     alone.fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
+    assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
     assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
     assert [record["rate"] for record in model.history_[1:]] == [
         record["rate"] for record in alone.history_
@@ -194,7 +198,7 @@ def test_where_all_groups_are_useful_training_is_that_of_the_paper_to_the_last_b
         omkl.OnlineMKLClassifier(kernels, weighting=weighting, random_state=0).fit(X, y)
         for weighting in ("norms", "out-of-sample")
     ]
-    np.testing.assert_array_equal(*(model.decision_function(X) for model in models))
+    assert_array_equal(*(model.decision_function(X) for model in models))
 
 
 @pytest.mark.slow
@@ -221,9 +225,11 @@ def test_useless_groups_are_left_out_whatever_trains_them(kind, options):
     X, y = interaction(600)
     options = {"weighting": "out-of-sample", "random_state": 0, **options}
     if kind == "sequences":
-        (X, y), make = words(X, y, 2), omkl.SequenceLabeler
+        (X, y) = words(X, y, 2)
+        make = omkl.SequenceLabeler
     elif kind == "numbers":
-        y, make = X[:, 0] * X[:, 1] + 0.5 * X[:, 2], omkl.OnlineMKLRegressor
+        y = X[:, 0] * X[:, 1] + 0.5 * X[:, 2]
+        make = omkl.OnlineMKLRegressor
     else:
         make = omkl.OnlineMKLClassifier
     model = make([USEFUL, *JUNK], **options).fit(X, y)
@@ -238,14 +244,15 @@ def test_useless_groups_are_left_out_whatever_trains_them(kind, options):
         low, high = map(int, name.split("on=")[1].split(":"))
         changed[..., low:high] = 5.0
     for labels, expected in zip(model.predict(changed), model.predict(X)):
-        np.testing.assert_array_equal(labels, expected)
+        assert_array_equal(labels, expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"budget": omkl.Budget(cache_size=0)}, {"budget": 60}])
 def test_what_is_left_out_is_not_computed_any_more(options):
     X, y = interaction(400)
-    rounds_before, rounds = [], []
+    rounds_before = []
+    rounds = []
 
     def useless(A, B):
         rounds_before.append(len(rounds))
@@ -291,9 +298,8 @@ def test_where_nothing_shows_anything_all_groups_stay():
 
 
 @pytest.mark.slow
-def test_a_warning_names_weak_evidence():
+def test_a_warning_names_weak_evidence(rng):
     """Useless groups exceed the level in a twentieth of the draws; few examples do not count."""
-    rng = np.random.default_rng(0)
     n_warned = 0
     for seed in range(12):
         with warnings.catch_warnings(record=True) as warned:
@@ -330,8 +336,7 @@ def test_a_warning_names_weak_evidence():
     )
 
 
-def test_of_many_examples_fewer_and_fewer_are_looked_at():
-    rng = np.random.default_rng(0)
+def test_of_many_examples_fewer_and_fewer_are_looked_at(rng):
     X = rng.normal(size=(10_000, 2))
     model = omkl.OnlineMKLRegressor(
         ["linear:on=0", "linear:on=1"], weighting="out-of-sample", epochs=2, random_state=0
@@ -350,11 +355,14 @@ def test_hedge_keeps_its_bound(p, rounds, scale, seed):
     losses = scale * (
         rng.normal(size=(rounds, p)) + rng.normal(size=p) + 5 * rng.normal(size=(rounds, 1))
     )
-    weights, cumulative, gap = np.full(p, 1.0 / p), np.zeros(p), 0.0
+    weights = np.full(p, 1.0 / p)
+    cumulative = np.zeros(p)
+    gap = 0.0
     suffered = variance = 0.0
     for loss in losses:
         mean = weights @ loss
-        suffered, variance = suffered + mean, variance + weights @ (loss - mean) ** 2
+        suffered = suffered + mean
+        variance = variance + weights @ (loss - mean) ** 2
         gap = jit.hedge(weights, cumulative, loss, gap)
         assert np.all(weights >= 0)
         assert np.isclose(weights.sum(), 1)
@@ -372,19 +380,22 @@ def group_state_of(p):
     return GroupState([Owner()])
 
 
-def test_losses_of_parts_are_inner_products_with_the_gradient():
-    rng = np.random.default_rng(0)
+def test_losses_of_parts_are_inner_products_with_the_gradient(rng):
     v, g = rng.normal(size=(2, 5, 7))
-    rates, bases, weight = rng.uniform(0.1, 1, 5), rng.uniform(0.1, 1, 5), 2.5
+    rates = rng.uniform(0.1, 1, 5)
+    bases = rng.uniform(0.1, 1, 5)
+    weight = 2.5
     after = v - rates[:, None] * g
-    method, state = OutOfSampleWeights(), group_state_of(5)
+    method = OutOfSampleWeights()
+    state = group_state_of(5)
     method.start(state, 5)
     method.begin(state, 1.0, weight)
     method.packed(0).values.square_norms_before[:] = (v**2).sum(1)
     state.rates[:], state.bases[:] = rates, bases
-    state.square_norms[:], state.square_gradients[:] = (after**2).sum(1), (g**2).sum(1)
+    state.square_norms[:] = (after**2).sum(1)
+    state.square_gradients[:] = (g**2).sum(1)
     method.observe(state, weight)
-    np.testing.assert_allclose(method.cumulative, weight * bases * (v * g).sum(1))
+    assert_allclose(method.cumulative, weight * bases * (v * g).sum(1))
 
 
 @pytest.mark.parametrize("cache_size", [0, 100])
@@ -410,12 +421,12 @@ def test_with_weights_that_stay_alike_the_parts_learn_as_the_mean_kernel_does(
         specs, budget=omkl.Budget(cache_size=cache_size), **options
     ).fit(X, y)
     averaged = omkl.OnlineMKLClassifier([Average(specs)], **options).fit(X, y)
-    np.testing.assert_allclose(
+    assert_allclose(
         separate.decision_function(X), averaged.decision_function(X), rtol=1e-6, atol=1e-8
     )
-    np.testing.assert_allclose(list(separate.kernel_weights_.values()), 1 / 6)
+    assert_allclose(list(separate.kernel_weights_.values()), 1 / 6)
     losses = [[record["loss"] for record in model.history_] for model in (separate, averaged)]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
+    assert_allclose(*losses, rtol=1e-6)
 
 
 def test_twins_share_and_have_together_what_one_would_have():
@@ -428,7 +439,8 @@ def test_twins_share_and_have_together_what_one_would_have():
         weighting="out-of-sample",
         random_state=0,
     )
-    weights, shared = one.fit(X, y).kernel_weights_, two.fit(X, y).kernel_weights_
+    weights = one.fit(X, y).kernel_weights_
+    shared = two.fit(X, y).kernel_weights_
     assert shared["a"] == pytest.approx(shared["twin"], rel=1e-6)
     assert shared["a"] + shared["twin"] == pytest.approx(weights["a"], abs=0.05)
 
@@ -486,8 +498,10 @@ def test_degenerate_data_have_an_answer(kind):
 
 
 @pytest.mark.parametrize(("p", "strong"), [(11, 1), (22, 2), (40, 5)])
-def test_of_many_groups_that_pass_one_in_twenty_is_useless(p, strong):
-    rng, evidence, useless, n = np.random.default_rng(0), Evidence(), 0, 500
+def test_of_many_groups_that_pass_one_in_twenty_is_useless(p, strong, rng):
+    evidence = Evidence()
+    useless = 0
+    n = 500
     for _ in range(n):
         z = rng.normal(size=p) + np.where(np.arange(p) < strong, 6.0, 0.0)
         evidence.z_scores = lambda z=z: z
@@ -499,9 +513,11 @@ def test_of_many_groups_that_pass_one_in_twenty_is_useless(p, strong):
 
 
 @pytest.mark.parametrize("p", [5, 100])
-def test_of_useless_groups_half_a_group_passes(p):
-    rng, evidence, n = np.random.default_rng(0), Evidence(), 500
-    evidence.sums, passed = np.zeros(2 * p), 0
+def test_of_useless_groups_half_a_group_passes(p, rng):
+    evidence = Evidence()
+    n = 500
+    evidence.sums = np.zeros(2 * p)
+    passed = 0
     for _ in range(n):
         z = np.concatenate([np.full(p, 9.0), rng.normal(size=p)])
         evidence.z_scores = lambda z=z: z

@@ -41,10 +41,8 @@ def draw_forest(rng, n):
 
 
 def draw_potentials(rng, layout, K, kind="any", strength=1.0):
-    unary, pairwise = (
-        rng.normal(size=(layout.n_nodes, K)),
-        strength * rng.normal(size=(len(layout.edges), K, K)),
-    )
+    unary = rng.normal(size=(layout.n_nodes, K))
+    pairwise = strength * rng.normal(size=(len(layout.edges), K, K))
     if kind in ("attractive", "repulsive"):
         sign = 1.0 if kind == "attractive" else -1.0
         pairwise = sign * strength * rng.random((len(layout.edges), 1, 1)) * np.eye(K)
@@ -100,8 +98,10 @@ def enumerated_marginals(potentials):
     unary, pairwise, layout = potentials
     labellings, scores = enumerated(potentials)
     log_partition = logsumexp(scores)
-    chances, K = np.exp(scores - log_partition), unary.shape[1]
-    of_nodes, of_edges = np.zeros(unary.shape), np.zeros(pairwise.shape)
+    chances = np.exp(scores - log_partition)
+    K = unary.shape[1]
+    of_nodes = np.zeros(unary.shape)
+    of_edges = np.zeros(pairwise.shape)
     for labels, chance in zip(labellings, chances):
         of_nodes[np.arange(len(unary)), labels] += chance
         of_edges[
@@ -119,7 +119,8 @@ def enumerated_marginals(potentials):
 )
 def test_forests_are_exact(seed, n, K, kind, scale):
     rng = np.random.default_rng(seed)
-    layout, structure = draw_forest(rng, n), PairwiseGraph(K)
+    layout = draw_forest(rng, n)
+    structure = PairwiseGraph(K)
     potentials = draw_potentials(rng, layout, K, kind)
     potentials = potentials._replace(
         unary=scale * potentials.unary, pairwise=scale * potentials.pairwise
@@ -146,10 +147,12 @@ def test_forests_are_exact(seed, n, K, kind, scale):
     assert_allclose(expected.pairwise, of_edges, atol=1e-9)
 
 
-def test_graphs_with_cycles():
-    rng, best, total = np.random.default_rng(0), 0, 0
+def test_graphs_with_cycles(rng):
+    best = 0
+    total = 0
     for _ in range(400):
-        K, n = int(rng.integers(2, 4)), int(rng.integers(3, 9))
+        K = int(rng.integers(2, 4))
+        n = int(rng.integers(3, 9))
         layout = draw_graph(rng, n, rng.choice([0.5, 0.9]))
         if layout.is_forest:
             continue
@@ -162,7 +165,8 @@ def test_graphs_with_cycles():
         assert_allclose(found.score, structure.score(potentials, labels))
         assert found.bound >= scores.max() - 1e-9
         assert not found.proved or found.score >= scores.max() - 1e-7
-        best, total = best + (found.score >= scores.max() - 1e-9), total + 1
+        best = best + (found.score >= scores.max() - 1e-9)
+        total = total + 1
         log_partition, expected = structure.marginals(potentials)
         assert log_partition >= logsumexp(scores) - 1e-6
         assert_allclose(expected.unary.sum(axis=1), 1.0)
@@ -173,10 +177,8 @@ def test_graphs_with_cycles():
 @given(seed=seeds, n=st.integers(3, 6), K=st.integers(2, 3))
 def test_certificates_with_forbidden_pairs(seed, n, K):
     rng = np.random.default_rng(seed)
-    potentials, structure = (
-        draw_potentials(rng, draw_graph(rng, n, 0.7), K, "forbidden"),
-        PairwiseGraph(K),
-    )
+    potentials = draw_potentials(rng, draw_graph(rng, n, 0.7), K, "forbidden")
+    structure = PairwiseGraph(K)
     _, scores = enumerated(potentials)
     labels, found = structure.solve(potentials)
     assert structure.score(potentials, labels) == pytest.approx(found.score)
@@ -308,9 +310,9 @@ def test_bounds_are_not_below_the_linear_program(seed):
 
 
 @pytest.mark.parametrize("kind", ["any", "zero", "first end", "integers"])
-def test_belief_propagation_solves_its_convex_program(kind):
+def test_belief_propagation_solves_its_convex_program(kind, rng):
     """The entropy of a tree is that of its root and those of other nodes given their parents."""
-    rng, layout = np.random.default_rng(0), grid(2, 3)
+    layout = grid(2, 3)
     potentials = draw_hard_potentials(rng, layout, 2, kind, 1.0, shared=False)
     of_nodes, of_edges, constraints = local_polytope(layout, 2)
     places = {tuple(ends): e for e, ends in enumerate(layout.edges.tolist())}
@@ -390,11 +392,16 @@ def grid(height, width):
 
 
 def test_attractive_grids_are_minimum_cuts():
-    rng, layout = np.random.default_rng(1), grid(60, 60)
-    n, E = layout.n_nodes, len(layout.edges)
-    gains, weights = rng.integers(-2000, 2000, n), rng.integers(0, 1000, E)
-    unary, pairwise = np.stack([np.zeros(n), gains], axis=1), weights[:, None, None] * np.eye(2)
-    source, sink = np.flatnonzero(gains > 0), np.flatnonzero(gains < 0)
+    rng = np.random.default_rng(1)
+    layout = grid(60, 60)
+    n = layout.n_nodes
+    E = len(layout.edges)
+    gains = rng.integers(-2000, 2000, n)
+    weights = rng.integers(0, 1000, E)
+    unary = np.stack([np.zeros(n), gains], axis=1)
+    pairwise = weights[:, None, None] * np.eye(2)
+    source = np.flatnonzero(gains > 0)
+    sink = np.flatnonzero(gains < 0)
     starts = np.concatenate([layout.edges.ravel("F"), np.full(len(source), n), sink])
     ends = np.concatenate([layout.edges[:, ::-1].ravel("F"), source, np.full(len(sink), n + 1)])
     capacities = np.concatenate([weights, weights, np.abs(gains[source]), np.abs(gains[sink])])
@@ -407,9 +414,10 @@ def test_attractive_grids_are_minimum_cuts():
 
 
 @pytest.mark.parametrize("strength", [0.4, 0.5, 1.0])
-def test_ties_on_attractive_grids_are_solved(strength):
-    rng, layout = np.random.default_rng(0), grid(40, 40)
-    unary, equal = np.eye(2)[rng.integers(0, 2, layout.n_nodes)], strength * np.eye(2)[None]
+def test_ties_on_attractive_grids_are_solved(strength, rng):
+    layout = grid(40, 40)
+    unary = np.eye(2)[rng.integers(0, 2, layout.n_nodes)]
+    equal = strength * np.eye(2)[None]
     _, found = PairwiseGraph(2).solve(GraphPotentials(unary, equal, layout))
     graph = networkx.Graph((*edge, {"capacity": 10 * strength}) for edge in layout.edges.tolist())
     graph.add_edges_from(
@@ -446,10 +454,12 @@ def test_minimum_cuts_are_best_and_bound_all_scores(seed, n, whole):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_path_is_a_chain(shared):
-    rng, n, K = np.random.default_rng(0), 7, 4
+def test_a_path_is_a_chain(shared, rng):
+    n = 7
+    K = 4
     layout = GraphLayout(n, np.stack([np.arange(n - 1), np.arange(1, n)], axis=1))
-    allowed, costs = rng.random((K, K)) < 0.8, rng.random((K, K)) * (1.0 - np.eye(K))
+    allowed = rng.random((K, K)) < 0.8
+    costs = rng.random((K, K)) * (1.0 - np.eye(K))
     graph = PairwiseGraph(K, costs, shared, allowed)
     everywhere = np.ones(K, dtype=bool)
     chain = Chain(
@@ -459,7 +469,8 @@ def test_a_path_is_a_chain(shared):
         allowed=type("Allowed", (), {"following": allowed, "first": everywhere})(),
     )
     chain.allowed.last = everywhere
-    zeros, gold = graph.over(layout), np.array([0, 1, -1, 1, 2, -1, 3])
+    zeros = graph.over(layout)
+    gold = np.array([0, 1, -1, 1, 2, -1, 3])
     potentials = zeros._replace(
         unary=rng.normal(size=(n, K)), pairwise=rng.normal(size=zeros.pairwise.shape)
     )
@@ -481,8 +492,9 @@ def test_a_path_is_a_chain(shared):
         assert_allclose(gradient.pairwise, of_chain.pairwise, atol=1e-12)
 
 
-def test_bounds_of_log_partition_functions_have_their_marginals_as_gradients():
-    rng, layout, structure = np.random.default_rng(0), grid(3, 3), PairwiseGraph(2)
+def test_bounds_of_log_partition_functions_have_their_marginals_as_gradients(rng):
+    layout = grid(3, 3)
+    structure = PairwiseGraph(2)
     potentials = draw_potentials(rng, layout, 2)
     _, expected = structure.marginals(potentials)
     for array, found in zip(potentials, expected[:2]):
@@ -511,7 +523,8 @@ def test_the_structure_keeps_the_promises_of_its_base():
 @given(st.integers(0, 10**6), st.integers(1, 40), st.booleans())
 def test_n_best_labellings_of_forests(seed, n_best, cut):
     rng = np.random.default_rng(seed)
-    n, K = rng.integers(1, 5), rng.integers(1, 4)
+    n = rng.integers(1, 5)
+    K = rng.integers(1, 4)
     edges = np.array([(rng.integers(0, i), i) for i in range(1 + cut, n)], np.int64).reshape(-1, 2)
     potentials = GraphPotentials(
         rng.normal(size=(n, K)),
@@ -527,8 +540,7 @@ def test_n_best_labellings_of_forests(seed, n_best, cut):
     assert_allclose(scores, [-score for score, _ in scored[:n_best]])
 
 
-def test_good_labellings_of_graphs_with_cycles_are_distinct():
-    rng = np.random.default_rng(0)
+def test_good_labellings_of_graphs_with_cycles_are_distinct(rng):
     layout = GraphLayout(5, np.array([(i, j) for j in range(5) for i in range(j)]))
     potentials = GraphPotentials(rng.normal(size=(5, 3)), rng.normal(size=(10, 3, 3)), layout)
     structure = PairwiseGraph(3)

@@ -94,7 +94,8 @@ def test_marginals_and_log_partition_by_enumeration(
     found, (marginals,) = structure.marginals(scores)
     assert_allclose(found, log_partition, atol=tolerance)
     assert_allclose(marginals, expected, atol=tolerance)
-    in_logs, best = np.zeros_like(expected), structure.decode(scores)
+    in_logs = np.zeros_like(expected)
+    best = structure.decode(scores)
     found = structure.programs.total_in_logs(scores, best, structure.single_root, in_logs)
     assert_allclose(found, log_partition, atol=tolerance)
     assert_allclose(in_logs, expected, atol=tolerance)
@@ -342,8 +343,10 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, si
 def test_sums_of_weights_are_those_of_logs_or_no_answer(
     arc_scores, seed, n, single_root, kind, scale
 ):
-    scores, structure = arc_scores(seed, n, kind, scale), ProjectiveTree(single_root)
-    by_sums, by_logs = np.zeros(scores.shape), np.zeros(scores.shape)
+    scores = arc_scores(seed, n, kind, scale)
+    structure = ProjectiveTree(single_root)
+    by_sums = np.zeros(scores.shape)
+    by_logs = np.zeros(scores.shape)
     found = _jit_projective.marginals(scores, single_root, by_sums)
     if np.isnan(found):
         assert not by_sums.any()
@@ -381,7 +384,8 @@ def possible(trees, scores):
 def test_the_best_trees_come_in_order(
     structure_class, trees_of, arc_scores, seed, n, single_root, kind, n_best
 ):
-    scores, structure = arc_scores(seed, n, kind), structure_class(single_root)
+    scores = arc_scores(seed, n, kind)
+    structure = structure_class(single_root)
     trees = trees_of(n, single_root, structure_class is ProjectiveTree)
     _, values = possible(trees, scores)
     if not len(values):
@@ -402,7 +406,8 @@ def test_the_best_trees_come_in_order(
 def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
     structure_class, trees_of, arc_scores, seed, n, single_root, kind
 ):
-    scores, structure = arc_scores(seed, n, kind), structure_class(single_root)
+    scores = arc_scores(seed, n, kind)
+    structure = structure_class(single_root)
     trees = trees_of(n, single_root, structure_class is ProjectiveTree)
     heads, values = possible(trees, scores)
     if not len(values):
@@ -422,14 +427,16 @@ def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
 def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
     structure_class, loss, trees_of, arc_scores, seed, n, single_root, known
 ):
-    scores, structure = arc_scores(seed, n, "normal"), structure_class(single_root)
+    scores = arc_scores(seed, n, "normal")
+    structure = structure_class(single_root)
     scores[:, 0] = 0.0
     np.fill_diagonal(scores, 0.0)
     trees = trees_of(n, single_root, structure_class is ProjectiveTree)
     gold = trees.heads[seed % len(trees.heads)].copy()
     gold[[known >> i & 1 == 0 for i in range(n)]] = -1
     assert structure.is_partial(gold) == (gold < 0).any()
-    values, agree = trees.scores(scores), ((trees.heads == gold) | (gold < 0)).all(axis=1)
+    values = trees.scores(scores)
+    agree = ((trees.heads == gold) | (gold < 0)).all(axis=1)
     if isinstance(loss, CRF):
         expected = np.logaddexp.reduce(values) - np.logaddexp.reduce(values[agree])
     else:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
@@ -97,7 +98,8 @@ def best_projective(potentials, n):
     """Score of the best projective tree with one root, by the dynamic program of McDonald and
     Pereira (2006).
     """
-    lists, arcs = potentials.lists, potentials.arcs
+    lists = potentials.lists
+    arcs = potentials.arcs
     parts = [
         {
             pair: k
@@ -119,10 +121,8 @@ def best_projective(potentials, n):
         )
         if not length:
             return 0.0
-        i, j = (
-            0 if s is None else place(h, s, right),
-            length + 1 if m is None else place(h, m, right),
-        )
+        i = 0 if s is None else place(h, s, right)
+        j = length + 1 if m is None else place(h, m, right)
         return potentials.parts[lists.siblings[2 * h + right] + parts[2 * h + right][i, j]]
 
     @cache
@@ -151,17 +151,16 @@ def best_projective(potentials, n):
 
 @pytest.mark.compiled
 def test_projective_trees_with_siblings_against_a_dynamic_program(rng):
-    structure, wrong = SecondOrderTree(projective=True), 0
+    structure = SecondOrderTree(projective=True)
+    wrong = 0
     for trial in range(60):
         n = 1 + trial % 12
         potentials = structure.over(np.ones((n + 1, n + 1), dtype=bool))
         potentials.arcs[:] = rng.normal(size=potentials.arcs.shape)
         siblings = slice(potentials.lists.siblings[0], None)
         potentials.parts[siblings] = 0.15 * rng.normal(size=len(potentials.parts[siblings]))
-        best, found = (
-            best_projective(potentials, n),
-            structure.score(potentials, structure.decode(potentials)),
-        )
+        best = best_projective(potentials, n)
+        found = structure.score(potentials, structure.decode(potentials))
         assert found <= best + 1e-9
         wrong += found < best - 1e-9
         if n <= 5:
@@ -187,7 +186,8 @@ def test_good_trees_are_distinct_and_in_order(seed, n, n_best):
 def test_differences_and_losses(seed, n):
     structure = SecondOrderTree()
     potentials, _, possible = draw(seed, n, structure)
-    gold, other = possible[0], possible[-1]
+    gold = possible[0]
+    other = possible[-1]
     gap, gradient = structure.difference(potentials, other, gold)
     assert gap == pytest.approx(
         structure.score(potentials, other) - structure.score(potentials, gold)
@@ -224,12 +224,12 @@ def test_probabilities_mix_marginals_and_the_best_tree(seed, n):
     structure = SecondOrderTree()
     potentials, _, _ = draw(seed, n, structure)
     expected = structure.arc_probabilities(potentials)
-    np.testing.assert_allclose(expected[:, 1:].sum(axis=0), 1.0)
+    assert_allclose(expected[:, 1:].sum(axis=0), 1.0)
     heads = structure.decode(potentials)
     marginals = structure.first_order.arc_probabilities(potentials.arcs)
     own = expected[heads, np.arange(1, n + 1)] - marginals[heads, np.arange(1, n + 1)]
     assert np.all(own >= -1e-12)
-    np.testing.assert_allclose(structure.arc_probabilities(structure.settled(potentials)), expected)
+    assert_allclose(structure.arc_probabilities(structure.settled(potentials)), expected)
     least_risk = structure.decode_marginals(potentials)
     assert np.array_equal(least_risk, structure.first_order.decode(expected))
 
