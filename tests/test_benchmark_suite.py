@@ -75,15 +75,15 @@ def test_a_row_has_time_floor_peers_and_memory():
         size=4,
         clusters=3,
     )
-    found = recorder.extra_info
-    assert found["multiple"] == found["seconds"] / found["floor"]
-    assert found["peers"]["twice"] < 1
-    assert found["peers"]["none"] == "missing"
-    assert not os.path.exists("/proc/self/clear_refs") or 25 < found["megabytes"] < 40
+    measured = recorder.extra_info
+    assert measured["multiple"] == measured["seconds"] / measured["floor"]
+    assert measured["peers"]["twice"] < 1
+    assert measured["peers"]["none"] == "missing"
+    assert not os.path.exists("/proc/self/clear_refs") or 25 < measured["megabytes"] < 40
     row = {
         "fullname": "tests/benchmarks/test_a.py::test_ones[4]",
         "param": "4",
-        "extra_info": found,
+        "extra_info": measured,
         "took": TOOK,
     }
     text = table([row])
@@ -91,7 +91,7 @@ def test_a_row_has_time_floor_peers_and_memory():
 
 
 def a_row(name, multiple=None):
-    found = {
+    measured = {
         "seconds": 1.0,
         "clock": "cpu",
         "megabytes": 0.0,
@@ -105,7 +105,7 @@ def a_row(name, multiple=None):
     return {
         "fullname": f"tests/benchmarks/test_{name}",
         "param": None,
-        "extra_info": found,
+        "extra_info": measured,
         "took": TOOK,
     }
 

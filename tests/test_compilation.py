@@ -289,11 +289,11 @@ def test_places_hold_the_most_recently_used(capacity, rng):
         indices = recent.indices(keys, fill)
         assert [held[index] for index in indices] == keys
         # within one call, known keys count as used before new ones
-        known = [key for key in keys if key in order[-capacity:]]
+        used_before = [key for key in keys if key in order[-capacity:]]
         order = (
             [key for key in order if key not in keys]
-            + known
-            + [key for key in keys if key not in known]
+            + used_before
+            + [key for key in keys if key not in used_before]
         )
         assert {key for key in range(10) if key in recent} == set(order[-capacity:])
     assert sorted(key for key in held if key is not None) == sorted(

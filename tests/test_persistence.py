@@ -329,8 +329,9 @@ def test_rounding_is_relative_to_each_weight(weights):
         small, how = rounded({"bank0/table": weights, "other": weights}, dtype, ("/table",))
         assert small["bank0/table"].dtype == dtype or not weights.any()
         back = restored(small, how)
-        kept = np.abs(weights) > lowest
-        assert (np.abs(back["bank0/table"] - weights) <= 2.0**-digits * np.abs(weights))[kept].all()
+        is_normal = np.abs(weights) > lowest
+        errors = np.abs(back["bank0/table"] - weights)
+        assert (errors <= 2.0**-digits * np.abs(weights))[is_normal].all()
         assert_array_equal(back["other"], weights)
 
 
@@ -380,14 +381,16 @@ def test_a_small_file_predicts_bit_for_bit_and_learns_no_more(name, online, rng,
     X, y = words(rng) if is_labeler else load_iris(return_X_y=True)
     X_new = words(rng)[0] if is_labeler else X + 0.1
     model = model.partial_fit(X, y) if online else model.fit(X, y)
-    whole, path, again = (tmp_path / name for name in ("whole.npz", "small.npz", "again.npz"))
-    model.save(whole)
+    with_training, path, again = (
+        tmp_path / name for name in ("whole.npz", "small.npz", "again.npz")
+    )
+    model.save(with_training)
     model.save(path, training=False)
-    assert path.stat().st_size < whole.stat().st_size
+    assert path.stat().st_size < with_training.stat().st_size
     small = omkl.load(path)
     scores = model.decision_function(X_new)
-    for own, other in zip(scores, small.decision_function(X_new)):
-        assert_array_equal(own, other)
+    for score, expected in zip(scores, small.decision_function(X_new)):
+        assert_array_equal(score, expected)
     assert small.kernel_weights_ == pytest.approx(model.kernel_weights_)
     assert small.history_ == []
     if is_labeler:
@@ -403,8 +406,8 @@ def test_a_small_file_predicts_bit_for_bit_and_learns_no_more(name, online, rng,
         single = omkl.load(again).decision_function(X_new)
         assert np.abs(single - scores).max() < 1e-5 * np.abs(scores).max()
     anew = small.set_params(random_state=0).fit(X, y).decision_function(X_new)
-    for own, other in zip(anew, model.fit(X, y).decision_function(X_new)):
-        assert_array_equal(own, other)
+    for score, expected in zip(anew, model.fit(X, y).decision_function(X_new)):
+        assert_array_equal(score, expected)
 
 
 def test_features_without_weight_are_not_kept(rng, reloaded):

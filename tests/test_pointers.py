@@ -168,8 +168,8 @@ def test_a_block_keeps_its_arrays_alive(everything):
     others = [np.full(array.shape, 7, dtype=array.dtype) for array in expected]
     read_arrays = [np.zeros_like(array) for array in expected]
     read(packed.address, *read_arrays)
-    for array, kept in zip(read_arrays, expected):
-        assert_array_equal(array, kept)
+    for array, expected_array in zip(read_arrays, expected):
+        assert_array_equal(array, expected_array)
     assert len(others) == len(expected)
 
 
@@ -220,7 +220,7 @@ def test_a_block_holds_the_arrays_themselves_and_equal_numbers(everything):
 
 
 @pytest.mark.parametrize(
-    "copied", [copy.deepcopy, copy.copy, lambda own: pickle.loads(pickle.dumps(own))]
+    "copied", [copy.deepcopy, copy.copy, lambda block: pickle.loads(pickle.dumps(block))]
 )
 def test_copies_keep_no_addresses(everything, copied):
     packed = EVERYTHING.pack(everything)

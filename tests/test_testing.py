@@ -158,7 +158,7 @@ def test_kernels_keep_their_promises(kernel):
         (NonProjectiveTree(), 3, None),
         (ProjectiveTree(), 3, None),
     ],
-    ids=lambda own: type(own).__name__,
+    ids=lambda value: type(value).__name__,
 )
 def test_structures_keep_their_promises(structure, size, outputs):
     check_structure(structure, size, outputs)
@@ -189,7 +189,7 @@ def changed(base, **attributes):
 
 def too_large(name, factor=1.01):
     """Return a method whose result is too large."""
-    return lambda self, *given: factor * getattr(super(type(self), self), name)(*given)
+    return lambda self, *arguments: factor * getattr(super(type(self), self), name)(*arguments)
 
 
 @numba.njit(LOSS_OF_NUMBER.numba)
@@ -316,7 +316,7 @@ WRONG = {
     ),
     "marginals": (
         check_structure,
-        changed(Chain, marginals=lambda self, given: (9.0, given))(2),
+        changed(Chain, marginals=lambda self, potentials: (9.0, potentials))(2),
         3,
     ),
     "a cost": (check_structure, changed(Binary, cost=lambda self, gold, predicted: 1.0)(), 1),
@@ -339,9 +339,9 @@ def stopped(problem):
 
 @pytest.mark.parametrize("mistake", WRONG_FUNCTIONS)
 def test_mistakes_of_compiled_functions_are_found(mistake):
-    check, *given = WRONG_FUNCTIONS[mistake]
+    check, *arguments = WRONG_FUNCTIONS[mistake]
     with pytest.raises(AssertionError, match="compiled function"):
-        check(*given)
+        check(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -383,9 +383,9 @@ def test_parameters_of_compiled_functions_are_vectors():
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_mistakes_are_found(mistake):
-    check, *given = WRONG[mistake]
+    check, *arguments = WRONG[mistake]
     with pytest.raises(AssertionError):
-        check(*given)
+        check(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_trees_are_learned_with_cross_fitted_tags(monkeypatch, rng):
 
 
 @pytest.mark.parametrize(
-    ("parts", "columns"),
+    ("learned_parts", "columns"),
     [
         (["upos"], ("upos",)),
         (["lemmas"], ("lemmas",)),
@@ -283,8 +283,8 @@ def test_trees_are_learned_with_cross_fitted_tags(monkeypatch, rng):
         (["lemmas", "trees"], ("lemmas", "heads", "deprels")),
     ],
 )
-def test_each_part_is_learned_alone(train, test, parts, columns):
-    model = untrained(parts=parts).fit(train)
+def test_each_part_is_learned_alone(train, test, learned_parts, columns):
+    model = untrained(parts=learned_parts).fit(train)
     assert model.columns_ == columns
     assert model.score(test) > 0.9
     annotated = model.annotate(test)

@@ -40,8 +40,8 @@ def test_train_predict_evaluate_inspect_report(corpus, tmp_path, capsys):
     assert best["score"] == pytest.approx(first["score"])
     assert second["score"] <= best["score"]
     assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
-    found = json.loads(metrics.read_text())
-    assert found["accuracy"] == found["proved"] == 1.0
+    scores = json.loads(metrics.read_text())
+    assert scores["accuracy"] == scores["proved"] == 1.0
     assert main(["inspect", str(model), "--data", str(corpus)]) == 0
     assert main(["report", str(model), str(corpus), "-o", str(page)]) == 0
     printed = capsys.readouterr().out

@@ -79,12 +79,12 @@ def test_labels_are_marked(folder, unit, error, tmp_path):
     )
     accepted = omkl.load(checked).accept(X := words(30, 2)[0], error=error)
     marks = [
-        np.where(np.broadcast_to(own, len(x)), "accept", "check").tolist()
-        for own, x in zip(accepted, X)
+        np.where(np.broadcast_to(accepted_labels, len(x)), "accept", "check").tolist()
+        for accepted_labels, x in zip(accepted, X)
     ]
     records = list(map(json.loads, out.read_text().splitlines()))
     assert [record["guarantee"] for record in records] == marks
-    assert {mark for own in marks for mark in own} == {"accept", "check"}
+    assert {mark for accepted_labels in marks for mark in accepted_labels} == {"accept", "check"}
     run(
         "predict",
         checked,
@@ -139,13 +139,13 @@ def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_pa
         "--quiet",
     )
     run("predict", checked, folder / "new.conllu", "-o", out, "--error", 0.1, "--quiet")
-    found = read_treebank(out, trees="given")
+    marked_treebank = read_treebank(out, trees="given")
     loaded = omkl.load(checked)
     assert loaded.column == "heads"
     assert loaded.confidence == 0.8
-    marks = np.repeat(loaded.accept(folder / "new.conllu", error=0.1), found.lengths)
-    assert strings_of(found, "misc") == [
-        f"Guarantee={'accept' if own else 'check'}" for own in marks
+    marks = np.repeat(loaded.accept(folder / "new.conllu", error=0.1), marked_treebank.lengths)
+    assert strings_of(marked_treebank, "misc") == [
+        f"Guarantee={'accept' if is_accepted else 'check'}" for is_accepted in marks
     ]
     run("report", checked, folder / "new.conllu", "-o", tmp_path / "page.html", "--quiet")
     assert "What can be accepted" in (tmp_path / "page.html").read_text()

@@ -315,10 +315,10 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     for output in ("out.conllu", "out.jsonl", "out.txt"):
         assert main([*nbest, str(tmp_path / output)]) == 0
     tags = [line.split("\t")[3] for line in out.read_text().splitlines() if "\t" in line]
-    assert tags == 2 * [label for own in best for label in own.labels]
+    assert tags == 2 * [label for labeling in best for label in labeling.labels]
     records = (tmp_path / "out.jsonl").read_text().splitlines()
     assert json.loads(records[0]) == {
-        "nbest": [{"y": own.labels.tolist(), "score": own.score} for own in best]
+        "nbest": [{"y": labeling.labels.tolist(), "score": labeling.score} for labeling in best]
     }
     lines = (tmp_path / "out.txt").read_text().splitlines()
     assert lines[:4] == [f"# 1 {best[0].score:.6g}", "DET", "NOUN", ""]
@@ -352,7 +352,7 @@ def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(
         + row.format(1, "Run", "VERB")
         + "\n"
     )
-    bad.write_bytes(good.read_bytes().replace(*(own.encode() for own in damage)))
+    bad.write_bytes(good.read_bytes().replace(*(piece.encode() for piece in damage)))
     assert main(["train", "labeler", str(good), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
     for command in (
         ["evaluate", model, bad],
@@ -427,10 +427,10 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
     x, y = map(list, zip(*pairs))
     assert write_sequences(path, [(x, y)], "crfsuite") == (1, len(x))
     X, Y = read_sequences(path)
-    whole = [
+    attributes = [
         {key: {v: 1.0} if isinstance(v, str) else v for key, v in token.items()} for token in x
     ]
-    assert [whole] == X
+    assert [attributes] == X
     assert [y] == Y
 
 
@@ -462,7 +462,7 @@ def test_words_without_a_tag_have_no_label(tmp_path, refused):
         f"1\tthe\t_\t{tags[i]}\t_\t_\t0\t_\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t1\t_\t_\t_\n\n"
         for i in range(20)
     ]
-    path, model, whole = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
+    path, model, tagged = (str(tmp_path / name) for name in ("t.conllu", "m.npz", "whole.conllu"))
     (tmp_path / "t.conllu").write_text("".join(lines))
     (tmp_path / "whole.conllu").write_text(
         "".join(line for line in lines if "the\t_\t_" not in line)
@@ -482,7 +482,7 @@ def test_words_without_a_tag_have_no_label(tmp_path, refused):
                     "--quiet",
                     *stream,
                     "--dev",
-                    whole,
+                    tagged,
                 ]
             )
             == 0
@@ -511,8 +511,8 @@ def test_treebanks_become_conllu_and_words_with_tags(tmp_path):
     assert convert(plain, "-o", tmp_path / "out.conllu") == 0
     assert convert(path, "-o", tmp_path / "same.conllu") == 0
     assert (tmp_path / "same.conllu").read_bytes() == path.read_bytes()
-    found = omkl.data.read_treebank(tmp_path / "out.conllu")
-    assert [s.heads for s in found] == [s.heads for s in treebank]
+    written_treebank = omkl.data.read_treebank(tmp_path / "out.conllu")
+    assert [s.heads for s in written_treebank] == [s.heads for s in treebank]
     words = read_sequences(path)
     for name in ("w.jsonl", "w.columns"):
         assert convert(path, "-o", tmp_path / name) == 0

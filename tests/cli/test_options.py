@@ -39,26 +39,27 @@ DIFFERENT = {("keep", "omkl prune"), ("regularizer", "omkl prune")}
 def test_an_option_means_the_same_wherever_it_is():
     seen = {}
     for path, command in LEAVES.items():
-        for own in command.params:
-            if (
-                isinstance(own, click.Option)
-                and (own.name, path) not in DIFFERENT
-                and own.name not in ("output", "to")
-            ):
-                form = [type(own.type), own.opts, own.metavar, own.is_flag, own.multiple]
-                if own.name not in ("C", "epochs", "loss", "order", "random_state"):
-                    form += [own.help, own.default]
-                first = seen.setdefault(own.name, (path, form))
-                assert form == first[1] or own.name == "C", (own.name, path, first)
+        for option in command.params:
+            name = option.name
+            differs = (name, path) in DIFFERENT or name in ("output", "to")
+            if not isinstance(option, click.Option) or differs:
+                continue
+            form = [type(option.type), option.opts, option.metavar, option.is_flag, option.multiple]
+            if name not in ("C", "epochs", "loss", "order", "random_state"):
+                form += [option.help, option.default]
+            first = seen.setdefault(name, (path, form))
+            assert form == first[1] or name == "C", (name, path, first)
     assert len(seen) > 50
 
 
 def test_every_option_has_help_and_every_command_writes_metrics():
     for path, command in COMMANDS.items():
         assert command.help, path
-        assert all(own.help for own in command.params if isinstance(own, click.Option)), path
+        assert all(option.help for option in command.params if isinstance(option, click.Option)), (
+            path
+        )
     for path, command in LEAVES.items():
-        names = {own.name for own in command.params}
+        names = {option.name for option in command.params}
         assert {"json", "quiet"} <= names, path
         assert not {"epochs", "C"} & names or {"epochs", "C", "random_state"} <= names, path
 
@@ -73,16 +74,16 @@ def examples(command):
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_help_has_examples_that_are_commands(path, capsys):
-    found = list(examples(COMMANDS[path]))
-    assert len(found) >= 2
-    for words in found:
-        own = opt.omkl
+    examples_of_command = list(examples(COMMANDS[path]))
+    assert len(examples_of_command) >= 2
+    for words in examples_of_command:
+        command = opt.omkl
         rest = words
-        while "--help" not in words and isinstance(own, click.Group):
-            own = own.get_command(None, rest[0])
+        while "--help" not in words and isinstance(command, click.Group):
+            command = command.get_command(None, rest[0])
             rest = rest[1:]
         if "--help" not in words:
-            assert own.make_context("omkl", list(rest), obj=opt.Run()).params
+            assert command.make_context("omkl", list(rest), obj=opt.Run()).params
     assert main([*path.split()[1:], "--help"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
 
@@ -95,32 +96,32 @@ def test_a_shell_completes_commands_options_and_files():
         ("train parser --lik", "--likely"),
         ("predict m", "file,"),
     ]
-    for words, found in cases:
+    for words, completion in cases:
         env |= {"COMP_WORDS": f"omkl {words}", "COMP_CWORD": str(len(words.split()))}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
             done = subprocess.run([sys.executable, "-m", "omkl"], capture_output=True, text=True)
-        assert found in done.stdout, done.stderr
+        assert completion in done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Return a treebank, rows, and models of both, by name."""
     folder = tmp_path_factory.mktemp("files")
-    found = {
+    paths = {
         name: str(folder / name)
         for name in ("t.conllu", "r.svm", "tagger.npz", "rows.npz", "parser.npz")
     }
-    write_treebank(found["t.conllu"], synthetic_treebank(60, vocabulary=10, random_state=0))
+    write_treebank(paths["t.conllu"], synthetic_treebank(60, vocabulary=10, random_state=0))
     X, y = load_iris(return_X_y=True)
-    dump_svmlight_file(X, y, found["r.svm"], zero_based=False)
+    dump_svmlight_file(X, y, paths["r.svm"], zero_based=False)
     common = ["--epochs", "1", "--random-state", "0", "--quiet", "-o"]
     small = ["--templates", "small", "--memory", "10"]
-    assert main(["train", "labeler", found["t.conllu"], *common, found["tagger.npz"]]) == 0
-    assert main(["train", "classifier", found["r.svm"], *common, found["rows.npz"]]) == 0
-    assert main(["train", "parser", found["t.conllu"], *small, *common, found["parser.npz"]]) == 0
-    return found
+    assert main(["train", "labeler", paths["t.conllu"], *common, paths["tagger.npz"]]) == 0
+    assert main(["train", "classifier", paths["r.svm"], *common, paths["rows.npz"]]) == 0
+    assert main(["train", "parser", paths["t.conllu"], *small, *common, paths["parser.npz"]]) == 0
+    return paths
 
 
 def main_with_input(path, command, monkeypatch):
@@ -237,13 +238,13 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
             )
             assert "5 records were skipped" in printed.err
         for command in ("evaluate", "inspect"):
-            own = [
+            arguments = [
                 str(tmp_path / "m.npz"),
                 *(["--data"] if command == "inspect" else []),
                 str(path),
             ]
-            assert main([command, *own]) == 2
-            assert main([command, *own, "--on-error", "skip"]) == 0
+            assert main([command, *arguments]) == 2
+            assert main([command, *arguments, "--on-error", "skip"]) == 0
 
 
 @pytest.mark.slow

@@ -70,10 +70,10 @@ def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "of 26 templates" in printed
     assert "LAS" in printed
-    found = json.loads(metrics.read_text())
-    assert found["dev"]["all"]["uas"] > 0.2
-    assert len(found["template_weights"]) == 26
-    assert found["features"] > 1000
+    report = json.loads(metrics.read_text())
+    assert report["dev"]["all"]["uas"] > 0.2
+    assert len(report["template_weights"]) == 26
+    assert report["features"] > 1000
 
 
 def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, tmp_path, refused):
@@ -156,10 +156,10 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
     sentences = read_treebank(test)
     best = parser.predict_nbest(sentences, 3)
     assert [sentence.heads for sentence in written] == [
-        own.heads.tolist() for found in best for own in found
+        candidate.heads.tolist() for candidates in best for candidate in candidates
     ]
     assert [sentence.deprels for sentence in written] == [
-        own.deprels for found in best for own in found
+        candidate.deprels for candidates in best for candidate in candidates
     ]
     comments = gzip.decompress(out.read_bytes()).decode().splitlines()[:2]
     assert comments == ["# rank = 1", f"# score = {best[0][0].score:.6g}"]
@@ -440,9 +440,9 @@ def test_parts_of_annotators_are_inspected(folder, capsys, refused):
             == 0
         )
         assert "of two alike, only one can go" in " ".join(capsys.readouterr().out.split())
-        found = json.loads(Path(metrics).read_text())
-        measured = {row["group"] for row in found["group_report"] if "loss_increase" in row}
-        assert measured >= found["kernel_weights"].keys()
+        report = json.loads(Path(metrics).read_text())
+        measured = {row["group"] for row in report["group_report"] if "loss_increase" in row}
+        assert measured >= report["kernel_weights"].keys()
     assert (
         main(
             ["inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics]
@@ -464,10 +464,8 @@ def test_evaluate_agrees_with_predict(folder, capsys):
     assert "words a second" in capsys.readouterr().out
     assert main(["evaluate", model, gold, "--json", str(folder / "own.json"), "--quiet"]) == 0
     assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
-    own, files = (
-        json.loads((folder / name).read_text())["all"] for name in ("own.json", "files.json")
-    )
-    assert own == files
+    direct_scores = json.loads((folder / "own.json").read_text())["all"]
+    assert direct_scores == json.loads((folder / "files.json").read_text())["all"]
 
 
 def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
@@ -491,8 +489,8 @@ def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, m
     assert (
         main(["predict", str(folder / "model.npz"), "-", "--line-buffered", "--to", "jsonl"]) == 0
     )
-    found = [json.loads(line)["forms"] for line in capfdbinary.readouterr().out.splitlines()]
-    assert found == [["the", "bobas", "tatated", "the", "dadas"], ["the", "dadas"]]
+    forms = [json.loads(line)["forms"] for line in capfdbinary.readouterr().out.splitlines()]
+    assert forms == [["the", "bobas", "tatated", "the", "dadas"], ["the", "dadas"]]
     written = b"".join(
         b"%d\t%b%b\n" % (i, word, b"\t_" * 8) for i, word in enumerate((b"the", b"dadas"), 1)
     )
@@ -690,13 +688,13 @@ def test_evaluation_of_raw_text(raw, capsys):
     model = str(raw / "model.npz")
     gold = str(raw / "train.conllu")
     assert main(["evaluate", model, gold, "--raw", "--json", str(raw / "own.json")]) == 0
-    own = json.loads((raw / "own.json").read_text())["all"]
+    direct_scores = json.loads((raw / "own.json").read_text())["all"]
     text = raw / "gold.txt"
     text.write_text(" ".join(line[9:] for line in RAW.split("\n") if line.startswith("# text")))
     assert main(["predict", model, "--text", str(text), "-o", str(raw / "out.conllu")]) == 0
     capsys.readouterr()
     assert main(["evaluate", gold, str(raw / "out.conllu"), "--json", str(raw / "files.json")]) == 0
-    assert own == json.loads((raw / "files.json").read_text())["all"]
+    assert direct_scores == json.loads((raw / "files.json").read_text())["all"]
 
 
 @pytest.mark.parametrize(

@@ -269,10 +269,12 @@ def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
         )
         == 0
     )
-    found = json.loads((tmp_path / "m.json").read_text())["column_scales"]
-    assert_allclose(list(found.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)]))
+    scales = json.loads((tmp_path / "m.json").read_text())["column_scales"]
+    assert_allclose(
+        list(scales.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)])
+    )
     printed = capsys.readouterr().out.partition("Scales of the columns")[2].splitlines()
-    first = next(iter(found))
+    first = next(iter(scales))
     assert printed[1].split() == ["column", "mean", "deviation"]
     assert printed[3].split() == [*first.split(), "5843", "825.3"]
     assert printed[6] == "and 1 more; --groups N shows N of them."

@@ -56,8 +56,8 @@ def test_a_flipped_bit_of_an_archive_is_harmless_or_refused(save, data, tmp_path
     path = tmp_path_factory.mktemp("flipped") / "a.npz"
     path.write_bytes(content)
     try:
-        found = stream_npz(path, block_size=4).read()
+        block = stream_npz(path, block_size=4).read()
     except InputError:
         return
-    assert found.X.tobytes() == X.tobytes()
-    assert found.y.tobytes() == y.tobytes()
+    assert block.X.tobytes() == X.tobytes()
+    assert block.y.tobytes() == y.tobytes()

@@ -484,8 +484,8 @@ def test_rows_are_those_of_pythons_reader(table, tmp_path_factory):
     names = [f"c{i}" for i in range(len(table[0]))]
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *table])
-    found = stream_csv(path, categorical=names).read().X
-    assert found == [
+    rows = stream_csv(path, categorical=names).read().X
+    assert rows == [
         {name: cell.strip() for name, cell in zip(names, row) if cell.strip()} for row in table
     ]
 

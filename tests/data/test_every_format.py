@@ -105,12 +105,12 @@ def test_a_file_cut_short_is_read_up_to_there(tmp_path, texts, format, suffix):
         read_all(STREAMS[format]([good, path]))
     stream = STREAMS[format]([good, path], on_error="skip")
     with pytest.warns(DataWarning, match=message + ", and the rest of it is left out"):
-        found = listed(*read_all(stream))
-    n = len(found) - len(expected)
+        examples = listed(*read_all(stream))
+    n = len(examples) - len(expected)
     assert stream.skipped == 1
     # a block of bz2 is the whole file
     assert (len(expected) // 4 if suffix != ".bz2" else 0) <= n < len(expected)
-    assert found == expected + expected[:n]
+    assert examples == expected + expected[:n]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])

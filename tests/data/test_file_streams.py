@@ -327,11 +327,11 @@ def test_iterables_are_grouped():
 
 
 def test_iterables_of_blocks_are_cut_to_size():
-    parts = [
+    blocks = [
         Block(np.arange(low, high), 2 * np.arange(low, high))
         for low, high in [(0, 3), (3, 4), (4, 25)]
     ]
-    assert_array_equal(examples_of(Stream.from_iterable(parts, block_size=5)), np.arange(25))
+    assert_array_equal(examples_of(Stream.from_iterable(blocks, block_size=5)), np.arange(25))
 
 
 def test_an_iterator_is_passed_over_once():
@@ -576,8 +576,11 @@ def test_text_has_a_sentence_a_line(tmp_path):
     ]
     # spaces within numbers are no ends of words
     (tmp_path / "in.txt").write_bytes("# 10\u00a0000\u202f000\r\n_ \x1f 1-2\t3.1\r\n".encode())
-    (found,) = iter_words(tmp_path / "in.txt")
-    assert [s.forms for s in found] == [["#", "10\u00a0000\u202f000"], ["_", "\x1f", "1-2", "3.1"]]
+    (sentences,) = iter_words(tmp_path / "in.txt")
+    assert [s.forms for s in sentences] == [
+        ["#", "10\u00a0000\u202f000"],
+        ["_", "\x1f", "1-2", "3.1"],
+    ]
     for content, message in (
         (b"\n \n", "holds no word"),
         (b"ok\n\xff\xfe\n", "line 2: this is not UTF-8"),

@@ -343,17 +343,17 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
     stream is refused.
     """
     y = (ROWS[:, 0] > 0).astype(int)
-    known = Stream.from_iterable([Block(ROWS, y, ["a", "b", "c"])])
+    stream = Stream.from_iterable([Block(ROWS, y, ["a", "b", "c"])])
     model = omkl.OnlineMKLClassifier(
         epochs=omkl.Passes(1 if passes == "partial_fit" else 8, n_examples=30), random_state=0
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        getattr(model, passes)(known.shuffled(random_state=0) if passes == "fit" else known)
+        getattr(model, passes)(stream.shuffled(random_state=0) if passes == "fit" else stream)
         assert model.feature_names_in_.tolist() == ["a", "b", "c"]
         turned = Stream.from_iterable([Block(ROWS[:, ::-1], y, ["c", "b", "a"])])
-        assert model.score(turned) == model.score(known)
-        assert_array_equal(model.predict(turned.read()), model.predict(known.read()))
+        assert model.score(turned) == model.score(stream)
+        assert_array_equal(model.predict(turned.read()), model.predict(stream.read()))
     short = Stream.from_iterable([Block(ROWS[:, :2], y, ["a", "b"])])
     with pytest.raises(InputError, match="has no column 'c'"):
         model.score(short)

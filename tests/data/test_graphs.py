@@ -24,11 +24,11 @@ def test_grids_join_neighbours(connectivity, shape):
             for a, b in steps
             if i + a < shape[0] and 0 <= j + b < shape[1]
         )
-    found = {
+    neighbours = {
         frozenset((tuple(places[i].tolist()), tuple(places[j].tolist()))) for i, j in graph.edges
     }
-    assert found == {frozenset(edge) for edge in expected.edges}
-    assert len(graph.edges) == len(found)
+    assert neighbours == {frozenset(edge) for edge in expected.edges}
+    assert len(graph.edges) == len(neighbours)
     assert graph.directed
     assert_array_equal(graph.nodes, image.reshape(-1, 2))
     moves = places[graph.edges[:, 1]] - places[graph.edges[:, 0]]
@@ -47,10 +47,10 @@ def test_graphs_of_networkx():
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert_array_equal(graph.nodes, [[3.0, 4.0], [1.0, 2.0], [5.0, 6.0]])
     assert_array_equal(graph.edge_features, [[0.5], [1.5]])
-    whole = Graph.from_networkx(path.to_undirected())
-    assert not whole.directed
-    assert whole.nodes[0] == {"x": [3.0, 4.0]}
-    assert whole.edge_features == [{"weight": 0.5}, {"weight": 1.5}]
+    undirected = Graph.from_networkx(path.to_undirected())
+    assert not undirected.directed
+    assert undirected.nodes[0] == {"x": [3.0, 4.0]}
+    assert undirected.edge_features == [{"weight": 0.5}, {"weight": 1.5}]
     with pytest.raises(
         InputError, match=r"edge .'b', 'a'. of a networkx graph has no attribute 'colour'"
     ):
@@ -63,7 +63,7 @@ NODES = np.zeros((3, 2))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (([], []), "must have a node"),
         (("abc", []), "`nodes` must be an array, or a list"),
@@ -79,9 +79,9 @@ NODES = np.zeros((3, 2))
         ((NODES, [(0, 1)], np.zeros(1)), r"must have the shape \(E, d\)"),
     ],
 )
-def test_bad_graphs_are_refused(given, message):
+def test_bad_graphs_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
-        Graph(*given)
+        Graph(*arguments)
 
 
 def test_written_graphs_are_read(tmp_path):
@@ -108,18 +108,18 @@ def test_written_graphs_are_read(tmp_path):
         (words, [["A"]], "nodes of a graph, got 1"),
         (Graph([{"a": {1}}], []), None, "JSON"),
     )
-    for graph, given, message in refused:
+    for graph, labels, message in refused:
         with pytest.raises(InputError, match=message):
-            write_graphs(tmp_path / "graphs.jsonl", [graph], given)
+            write_graphs(tmp_path / "graphs.jsonl", [graph], labels)
     assert len(read_graphs(tmp_path / "graphs.jsonl")[0]) == 1
 
 
 @pytest.mark.parametrize(
-    "given", [(np.zeros(3),), (np.zeros((2, 2)), 6), (np.zeros((2, 2, 2, 2)),)]
+    "arguments", [(np.zeros(3),), (np.zeros((2, 2)), 6), (np.zeros((2, 2, 2, 2)),)]
 )
-def test_bad_images_are_refused(given):
+def test_bad_images_are_refused(arguments):
     with pytest.raises(InputError, match="grid needs an image"):
-        grid(*given)
+        grid(*arguments)
 
 
 def test_one_node_and_pieces_are_graphs():

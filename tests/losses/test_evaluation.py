@@ -100,7 +100,7 @@ def test_structures_without_compiled_functions_take_the_methods():
     check_equal(loss_of(potentials, gold), expected, potentials)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda loss: pickle.loads(pickle.dumps(loss))])
 def test_a_copy_calls_the_same_functions_with_arrays_of_its_own(copied):
     structure, potentials, gold = structure_and_example("chain", np.random.default_rng(1))
     loss_of = LossFunction(losses.StructuredHinge(), structure)

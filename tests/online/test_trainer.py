@@ -368,9 +368,9 @@ def test_averages_weight_models_by_their_age_for_ever(average, growth, data, mon
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_sum_of_penalties_trains_like_its_scalar_form(method, data):
     """The terms take one joint step, the prox of the sum."""
-    own = OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
+    scalar_form = OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
     norms = []
-    for regularizer in (0.5 * LqNorm() + 0.5 * Ridge(), own):
+    for regularizer in (0.5 * LqNorm() + 0.5 * Ridge(), scalar_form):
         trainer = data.trainer(regularizer, 0.3, method=method)
         fit(trainer, data.examples, epochs=2, rng=np.random.default_rng(0))
         norms.append(trainer.norms.copy())

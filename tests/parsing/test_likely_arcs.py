@@ -333,7 +333,7 @@ def test_marginals_are_those_of_the_model_by_enumeration(name, models, grammar_a
     assert (model.temperature_ is None) == (name == "crf")
     marginals = model.predict_marginals(test)
     for arcs, of_sentence in zip(arcs_of(model, test), marginals):
-        _, expected = Trees(len(arcs) - 1, single_root=True).marginals(arcs / temperature)
+        _, expected = Trees(len(arcs) - 1, NonProjectiveTree()).marginals(arcs / temperature)
         assert_allclose(of_sentence.arcs, expected, atol=1e-10)
     if name == "hinge":
         for parsed, of_sentence in zip(model.parse(test), marginals):
@@ -397,7 +397,7 @@ def test_the_best_parses_come_in_order(models, grammar_and_held_out):
     test = short(grammar_and_held_out[2])
     n_best = model.predict_nbest(test, 4)
     for arcs, parses, best in zip(arcs_of(model, test), n_best, model.parse(test)):
-        scores = np.sort(Trees(len(arcs) - 1, single_root=True).scores(arcs))
+        scores = np.sort(Trees(len(arcs) - 1, NonProjectiveTree()).scores(arcs))
         assert_allclose([parse.score for parse in parses], scores[::-1][:4], atol=1e-9)
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
@@ -416,7 +416,7 @@ def assert_best_under_constraints(model, test, arcs_of_sentences, fits, **constr
     """Compare with the best of all trees that fit the arc of their sentence."""
     nbest = model.predict_nbest(test, 1, **constraints)
     for potentials, [parse], arcs in zip(arcs_of(model, test), nbest, arcs_of_sentences):
-        trees = Trees(len(potentials) - 1, single_root=True)
+        trees = Trees(len(potentials) - 1, NonProjectiveTree())
         allowed = [all(fits(heads, arc) for arc in arcs) for heads in trees.heads]
         assert parse.score == pytest.approx(trees.scores(potentials)[allowed].max())
     parsed = model.parse(test, **constraints)

@@ -258,13 +258,13 @@ def test_large_and_small_norms_give_numbers_without_a_warning(name, b):
 
 def test_l1_before_the_group_norm_is_exact_and_the_other_order_is_not():
     x = np.array([1.0, -0.4, 0.9, 0.2, -2.0, 0.3])
-    own = 0.5 * L1()
+    l1 = 0.5 * L1()
     groups = 0.5 * OverlappingGroups([[0, 1, 2], [3, 4, 5]])
     w = cp.Variable(6)
     value = 0.5 * cp.norm1(w) + 0.5 * (cp.norm(w[:3]) + cp.norm(w[3:]))
     cp.Problem(cp.Minimize(value + 0.5 * cp.sum_squares(w - x))).solve(solver=cp.CLARABEL)
-    assert_allclose(groups.prox(own.prox(x, 1.0), 1.0), w.value, atol=1e-4)
-    assert np.abs(own.prox(groups.prox(x, 1.0), 1.0) - w.value).max() > 0.02
+    assert_allclose(groups.prox(l1.prox(x, 1.0), 1.0), w.value, atol=1e-4)
+    assert np.abs(l1.prox(groups.prox(x, 1.0), 1.0) - w.value).max() > 0.02
 
 
 def test_a_composite_orders_its_terms_so_that_the_composition_is_exact():

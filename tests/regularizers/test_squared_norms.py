@@ -117,10 +117,10 @@ def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     x = DRAWS[spread](rng, p)
     weights = rng.uniform(0, 2, size=p) * (rng.random(p) < 0.8)
     sizes = np.abs(x[weights > 0])
-    own = weights[weights > 0]
-    order = np.argsort(-sizes / own)
-    masses = np.cumsum(own[order] ** 2)
-    moments = np.cumsum((own * sizes)[order])
+    positive_weights = weights[weights > 0]
+    order = np.argsort(-sizes / positive_weights)
+    masses = np.cumsum(positive_weights[order] ** 2)
+    moments = np.cumsum((positive_weights * sizes)[order])
     # the threshold of the first j of Algorithm 4 is the largest of the candidates
     expected = (step * moments / (1.0 + step * masses)).max(initial=0.0)
     assert_allclose(

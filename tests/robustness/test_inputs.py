@@ -43,13 +43,13 @@ def learner(request):
 
 def test_duplicate_entries_of_sparse_matrices_are_summed(learner):
     model, y = learner
-    whole = sparse.csr_array(X)
+    matrix = sparse.csr_array(X)
     twice = sparse.csr_array(
-        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), X.shape
+        (np.repeat(matrix.data / 2, 2), np.repeat(matrix.indices, 2), 2 * matrix.indptr), X.shape
     )
-    expected = model.fit(whole, y).predict(whole)
+    expected = model.fit(matrix, y).predict(matrix)
     assert_allclose(model.fit(twice, y).predict(twice), expected, rtol=1e-9)
-    assert twice.nnz == 2 * whole.nnz
+    assert twice.nnz == 2 * matrix.nnz
 
 
 def test_sparse_matrices_with_indices_out_of_range_are_refused(learner):
@@ -228,10 +228,10 @@ def made(make, text):
     parts=st.lists(st.sampled_from(WORDS + ODD), min_size=1, max_size=8),
     base=st.sampled_from([Kernel, Regularizer, PointwiseLoss]),
 )
-def test_strings_of_parts_make_parts_or_are_refused(parts, base):
-    part = made(lambda text: resolve(base, text, "part"), "".join(parts))
+def test_strings_of_parts_make_parts_or_are_refused(pieces, base):
+    part = made(lambda text: resolve(base, text, "part"), "".join(pieces))
     assert part is None or isinstance(part, base)
-    made(lambda text: as_kernel(text).fit(np.eye(3)), "".join(parts))
+    made(lambda text: as_kernel(text).fit(np.eye(3)), "".join(pieces))
 
 
 @pytest.mark.parametrize("on", ["0:-", "-:", "0:3:0", "0:3:-", "9" * 5000 + ":"])
@@ -280,5 +280,5 @@ DRAWN = {
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_generator_of_numpy_is_a_random_state(name):
-    found = [DRAWN[name](np.random.default_rng(seed)) for seed in (0, 0, 1)]
-    assert found[0] == found[1] != found[2]
+    draws = [DRAWN[name](np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]

@@ -43,13 +43,13 @@ MODELS = {
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """``(manifest, arrays)`` of each model, as they are in its file."""
-    found = {}
+    contents = {}
     for name, make in MODELS.items():
         path = tmp_path_factory.mktemp("models") / f"{name}.npz"
         make().save(path)
         manifest, arrays = read_archive(path)
-        found[name] = manifest, arrays
-    return found
+        contents[name] = manifest, arrays
+    return contents
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import pytest
+
+from omkl.structures import ProjectiveTree
 
 
 def reaches_root(heads, m):
@@ -37,10 +38,11 @@ def enumerate_trees(n, single_root, projective):
 
 
 class Trees:
-    """All trees of one kind over n tokens, and what they score."""
+    """All trees over n tokens that a structure allows, and what they score."""
 
-    def __init__(self, n, single_root, projective=False):
-        self.heads = enumerate_trees(n, single_root, projective)
+    def __init__(self, n, structure):
+        projective = isinstance(structure, ProjectiveTree)
+        self.heads = enumerate_trees(n, structure.single_root, projective)
         self.tokens = np.arange(1, n + 1)
 
     def __contains__(self, heads):
@@ -74,13 +76,3 @@ def draw_scores(seed, n, kind, scale=1.0):
     scores[:, 0] = np.nan
     np.fill_diagonal(scores, np.inf)
     return scores
-
-
-@pytest.fixture(scope="session")
-def trees_of():
-    return Trees
-
-
-@pytest.fixture(scope="session")
-def arc_scores():
-    return draw_scores

@@ -46,21 +46,29 @@ def potentials_of(seed, n, n_labels, kind, scale=1.0, whole_numbers=False):
     """Random potentials of a chain; those of an empty one are those of one position."""
     rng = np.random.default_rng(seed)
     zeros = chain_of(kind, n_labels).zeros(max(n, 1))
-    draw = (
-        (lambda shape: rng.integers(-2, 3, size=shape).astype(float))
-        if whole_numbers
-        else rng.standard_normal
-    )
+
+    def draw(shape):
+        if whole_numbers:
+            return rng.integers(-2, 3, size=shape).astype(float)
+        return rng.standard_normal(shape)
+
     return type(zeros)(*(scale * draw(array.shape) for array in zeros))
 
 
 def score(potentials, labels):
+    return sum(array[index] for array, index in places(potentials, labels))
+
+
+def places(potentials, labels):
+    """Yield the arrays and indices of the potentials that a labelling sums up."""
     unary, pairwise, *triples = potentials
-    total = sum(unary[t, k] for t, k in enumerate(labels))
-    total += sum(
-        pairwise[t if len(pairwise) > 1 else 0][labels[t : t + 2]] for t in range(len(labels) - 1)
-    )
-    return total + sum(triples[0][labels[t - 2 : t + 1]] for t in range(2, len(labels)) if triples)
+    for t, k in enumerate(labels):
+        yield unary, (t, k)
+        if t > 0:
+            position = t - 1 if len(pairwise) > 1 else 0
+            yield pairwise[position], tuple(labels[t - 1 : t + 1])
+        if t > 1 and triples:
+            yield triples[0], tuple(labels[t - 2 : t + 1])
 
 
 def all_labellings(n, n_labels):
@@ -69,18 +77,12 @@ def all_labellings(n, n_labels):
 
 def enumerated_marginals(potentials, labellings):
     """Log Z and expected counts by summing over labellings one by one."""
-    unary, pairwise, *triples = expected = type(potentials)(
-        *(np.zeros(array.shape) for array in potentials)
-    )
+    expected = type(potentials)(*(np.zeros(array.shape) for array in potentials))
     scores = np.array([score(potentials, labels) for labels in labellings])
     log_partition = np.logaddexp.reduce(scores)
     for labels, p in zip(labellings, np.exp(scores - log_partition)):
-        for t, k in enumerate(labels):
-            unary[t, k] += p
-            if t > 0:
-                pairwise[t - 1 if len(pairwise) > 1 else 0][labels[t - 1 : t + 1]] += p
-            if t > 1 and triples:
-                triples[0][labels[t - 2 : t + 1]] += p
+        for array, index in places(expected, labels):
+            array[index] += p
     return log_partition, expected
 
 
@@ -96,14 +98,12 @@ def test_viterbi_finds_the_best_labelling_ties_towards_lower_labels_from_the_end
 ):
     """The last label is the lowest among the best, then the one before it, and so on."""
     potentials = potentials_of(seed, n, n_labels, kind, whole_numbers=True)
-    highest = max(score(potentials, labels) for labels in all_labellings(n, n_labels))
-    tied = [
-        labels for labels in all_labellings(n, n_labels) if score(potentials, labels) == highest
-    ]
+    labellings = sorted(all_labellings(n, n_labels), key=lambda labels: labels[::-1])
+    scores = [score(potentials, labels) for labels in labellings]
     chain = chain_of(kind, n_labels)
     decoded = chain.decode(potentials)
-    assert tuple(decoded) == min(tied, key=lambda labels: labels[::-1])
-    assert chain.score(potentials, decoded) == highest
+    assert tuple(decoded) == labellings[np.argmax(scores)]
+    assert chain.score(potentials, decoded) == max(scores)
 
 
 @given(**small, weight=st.floats(0.1, 3))
@@ -196,12 +196,9 @@ def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
     chain = chain_of(kind, n_labels)
     predicted, gold = np.random.default_rng(seed).integers(0, n_labels, size=(2, n))
     gap, gradient = chain.difference(potentials, predicted, gold)
-    assert_allclose(
-        gap, score(potentials, tuple(predicted)) - score(potentials, tuple(gold)), atol=1e-12
-    )
-    for difference, counts, gold_counts in zip(
-        gradient, chain.indicator(predicted), chain.indicator(gold)
-    ):
+    assert_allclose(gap, score(potentials, predicted) - score(potentials, gold), atol=1e-12)
+    indicators = zip(chain.indicator(predicted), chain.indicator(gold))
+    for difference, (counts, gold_counts) in zip(gradient, indicators):
         assert_allclose(difference, counts - gold_counts)
 
 
@@ -216,25 +213,21 @@ def test_costs_that_make_no_sense_are_refused(cost):
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5))
 def test_what_is_not_allowed_is_not_decoded_and_has_no_probability(seed, n):
     potentials = potentials_of(seed, n, 3, "second order")
-    labels = ["O", "B-X", "I-X"]
-    allowed = allowed_transitions("BIO", labels)
+    allowed = allowed_transitions("BIO", ["O", "B-X", "I-X"])
     chain = Chain(3, allowed=allowed, order=2)
+    labellings = allowed_labellings(allowed, n, 3)
+    best = max(labellings, key=lambda labels: score(potentials, labels))
+    assert tuple(chain.decode(potentials)) == best
+    expected = enumerated_marginals(potentials, labellings)
+    check_marginals(chain.marginals(potentials), expected)
 
+
+def allowed_labellings(allowed, n, n_labels):
     def is_allowed(labels):
-        pairs = pairwise(labels)
-        return (
-            allowed.first[labels[0]]
-            and allowed.last[labels[-1]]
-            and all(allowed.following[pair] for pair in pairs)
-        )
+        is_free = allowed.first[labels[0]] and allowed.last[labels[-1]]
+        return is_free and all(allowed.following[pair] for pair in pairwise(labels))
 
-    allowed_labellings = [labels for labels in all_labellings(n, 3) if is_allowed(labels)]
-    assert tuple(chain.decode(potentials)) == max(
-        allowed_labellings, key=lambda labels: score(potentials, labels)
-    )
-    check_marginals(
-        chain.marginals(potentials), enumerated_marginals(potentials, allowed_labellings)
-    )
+    return list(filter(is_allowed, all_labellings(n, n_labels)))
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5), n_labels=st.integers(1, 3))
@@ -326,8 +319,9 @@ def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, reloaded)
     again = reloaded(second)
     assert all(np.array_equal(a, b) for a, b in zip(again.predict(X), second.predict(X)))
     assert np.array_equal(again.trigrams_, second.trigrams_)
-    for row in second.predict_marginals(X[:3]) if loss == "crf" else []:
-        assert_allclose(row.sum(axis=1), 1.0)
+    if loss == "crf":
+        for row in second.predict_marginals(X[:3]):
+            assert_allclose(row.sum(axis=1), 1.0)
 
 
 def test_a_chain_is_copied_and_sent_as_any_other_object():
@@ -412,7 +406,7 @@ def limited_chain(kind, n_labels, **options):
 
 
 def example(seed, n, kind, n_labels, **options):
-    """A chain with random constraints, all of its labellings that meet them, and potentials."""
+    """Draw a chain with constraints, potentials, all outputs that meet them, and a partial gold."""
     rng = np.random.default_rng(seed)
     allowed = AllowedTransitions(
         rng.random((n_labels, n_labels)) < 0.7,
@@ -424,18 +418,8 @@ def example(seed, n, kind, n_labels, **options):
     potentials = ChainPotentials(
         rng.normal(size=shapes.unary.shape), rng.normal(size=shapes.pairwise.shape)
     )
-    outputs = [
-        np.array(labels)
-        for labels in product(range(n_labels), repeat=n)
-        if allowed.first[labels[0]]
-        and allowed.last[labels[-1]]
-        and all(allowed.following[pair] for pair in pairwise(labels))
-    ]
+    outputs = [np.array(labels) for labels in allowed_labellings(allowed, n, n_labels)]
     return chain, potentials, outputs, rng.integers(-1, n_labels, size=n)
-
-
-def log_sum(scores):
-    return np.max(scores) + np.log(np.exp(scores - np.max(scores)).sum())
 
 
 @given(**limited)
@@ -449,12 +433,11 @@ def test_decoding_and_marginals_stay_within_what_is_allowed(seed, n, n_labels, k
     scores = np.array([chain.score(potentials, output) for output in outputs])
     assert_array_equal(chain.decode(potentials), outputs[np.argmax(scores)])
     costs = np.array([chain.cost(gold, output) for output in outputs])
-    assert_array_equal(
-        chain.loss_augmented(potentials, gold, 1.5), outputs[np.argmax(scores + 1.5 * costs)]
-    )
+    rival = outputs[np.argmax(scores + 1.5 * costs)]
+    assert_array_equal(chain.loss_augmented(potentials, gold, 1.5), rival)
     assert_allclose(costs, [np.sum((output != gold) & (gold >= 0)) for output in outputs])
     log_partition, marginals = chain.marginals(potentials)
-    assert_allclose(log_partition, log_sum(scores), atol=1e-9)
+    assert_allclose(log_partition, logsumexp(scores), atol=1e-9)
     expected = chain.zeros(n)
     for output, score in zip(outputs, scores):
         for total, counts in zip(expected, chain.indicator(output)):
@@ -468,13 +451,12 @@ def test_decoding_and_marginals_stay_within_what_is_allowed(seed, n, n_labels, k
 def test_the_best_labellings_come_in_the_order_of_their_scores(seed, n, n_labels, kind, n_best):
     chain, potentials, outputs, _ = example(seed, n, kind, n_labels)
     labels, scores = chain.decode_best(potentials, n_best)
-    expected = sorted((chain.score(potentials, output) for output in outputs), reverse=True)[
-        :n_best
-    ]
-    assert_allclose(scores, expected, atol=1e-9)
+    expected = sorted((chain.score(potentials, output) for output in outputs), reverse=True)
+    assert_allclose(scores, expected[:n_best], atol=1e-9)
     assert_allclose([chain.score(potentials, labelling) for labelling in labels], scores, atol=1e-9)
-    assert len({tuple(labelling) for labelling in labels}) == len(labels)
-    assert {tuple(labelling) for labelling in labels} <= {tuple(output) for output in outputs}
+    decoded = set(map(tuple, labels))
+    assert len(decoded) == len(labels)
+    assert decoded <= set(map(tuple, outputs))
     if len(labels):
         assert_array_equal(labels[0], chain.decode(potentials))
 
@@ -486,10 +468,9 @@ def test_potentials_that_agree_forbid_what_does_not(seed, n, n_labels, kind):
     as_sets = np.array([[g in (-1, k) for k in range(n_labels)] for g in gold])
     for constraint in (gold, as_sets):
         labels, scores = chain.decode_best(chain.agreeing(potentials, constraint), len(outputs) + 1)
-        assert {tuple(labelling) for labelling in labels} == {tuple(output) for output in agreeing}
-        assert_allclose(
-            [chain.score(potentials, labelling) for labelling in labels], scores, atol=1e-9
-        )
+        assert set(map(tuple, labels)) == set(map(tuple, agreeing))
+        expected = [chain.score(potentials, labelling) for labelling in labels]
+        assert_allclose(scores, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -504,11 +485,10 @@ def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, ki
         return
     value, gradient = loss.value_and_gradient(chain, potentials, gold)
     if isinstance(loss, CRF):
-        assert_allclose(value, log_sum(scores) - log_sum(scores[agrees]), atol=1e-9)
+        assert_allclose(value, logsumexp(scores) - logsumexp(scores[agrees]), atol=1e-9)
     else:
-        costs = getattr(loss, "cost_weight", 0.0) * np.array(
-            [chain.cost(gold, output) for output in outputs]
-        )
+        weight = getattr(loss, "cost_weight", 0.0)
+        costs = weight * np.array([chain.cost(gold, output) for output in outputs])
         assert_allclose(value, np.max(scores + costs) - np.max(scores[agrees]), atol=1e-9)
     if gradient is not None:
         differences = unary_differences(loss, chain, potentials, gold)
@@ -547,17 +527,20 @@ def test_many_constrained_sequences_decode_as_one_by_one():
 BIO = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
-def names(allowed, labels):
-    return {(labels[i], labels[j]) for i, j in np.argwhere(allowed.following)}
+def followers(allowed, labels):
+    """Return the set of labels that may follow each label."""
+    return {
+        label: {labels[j] for j in np.flatnonzero(row)}
+        for label, row in zip(labels, allowed.following)
+    }
 
 
 def test_bio_lets_an_inside_follow_only_its_own_chunk():
     allowed = allowed_transitions("BIO", BIO)
-    assert [a for a, b in names(allowed, BIO) if b == "I-PER"] in (
-        ["B-PER", "I-PER"],
-        ["I-PER", "B-PER"],
-    )
-    assert all((a, b) in names(allowed, BIO) for a in BIO for b in ("O", "B-PER", "B-LOC"))
+    following = followers(allowed, BIO)
+    assert {label for label in BIO if "I-PER" in following[label]} == {"B-PER", "I-PER"}
+    for label in BIO:
+        assert following[label] >= {"O", "B-PER", "B-LOC"}
     assert [BIO[k] for k in np.flatnonzero(~allowed.first)] == ["I-PER", "I-LOC"]
     assert allowed.last.all()
 
@@ -567,10 +550,9 @@ def test_bio_lets_an_inside_follow_only_its_own_chunk():
 )
 def test_labels_without_types_are_of_one_type(scheme, labels):
     typed = [label if label == "O" else f"{label}-X" for label in labels]
-    for decoded, expected in zip(
-        allowed_transitions(scheme, list(labels)), allowed_transitions(scheme, typed)
-    ):
-        assert_array_equal(decoded, expected)
+    untyped = allowed_transitions(scheme, list(labels))
+    for array, expected in zip(untyped, allowed_transitions(scheme, typed)):
+        assert_array_equal(array, expected)
     for label in ("B-X", "B-", "O-"):
         with pytest.raises(InputError, match=f"label '{label}' is not in {scheme}"):
             allowed_transitions(scheme, [*labels, label])
@@ -581,20 +563,15 @@ def test_bioes_closes_what_it_opens(name, ends):
     end, single = ends
     labels = ["O", *(f"{kind}-{chunk}" for chunk in ("A", "B") for kind in f"BI{ends}")]
     allowed = allowed_transitions(name, labels)
-    transitions = names(allowed, labels)
-    assert (
-        {b for a, b in transitions if a == "B-A"}
-        == {"I-A", f"{end}-A"}
-        == {b for a, b in transitions if a == "I-A"}
-    )
+    following = followers(allowed, labels)
+    for opened in ("B-A", "I-A"):
+        assert following[opened] == {"I-A", f"{end}-A"}
     starts = {"O", "B-A", "B-B", f"{single}-A", f"{single}-B"}
     for closed in ("O", f"{end}-A", f"{single}-A"):
-        assert {b for a, b in transitions if a == closed} == starts
+        assert following[closed] == starts
     assert {labels[k] for k in np.flatnonzero(allowed.first)} == starts
-    assert {labels[k] for k in np.flatnonzero(allowed.last)} == {
-        "O",
-        *(f"{k}-{c}" for k in ends for c in "AB"),
-    }
+    closing = {"O", f"{end}-A", f"{end}-B", f"{single}-A", f"{single}-B"}
+    assert {labels[k] for k in np.flatnonzero(allowed.last)} == closing
 
 
 def test_a_dict_says_what_may_follow_and_begin():

@@ -208,7 +208,7 @@ def test_a_callback_ends_the_search_and_a_start_goes_on():
     ],
 )
 def test_bad_problems_are_refused(settings, message):
-    given = {
+    arguments = {
         "design": as_design(np.eye(4)),
         "y": np.arange(4.0),
         "loss": Squared(),
@@ -216,7 +216,7 @@ def test_bad_problems_are_refused(settings, message):
         "alpha": 1.0,
     }
     with pytest.raises(InputError, match=message):
-        DesignProblem(**{**given, **settings})
+        DesignProblem(**{**arguments, **settings})
 
 
 def test_bad_parameters_are_refused():

@@ -167,8 +167,11 @@ def test_paths_on_wide_designs_are_the_separate_fits():
     labels = np.arange(800) // 4
     weights = np.ones(200)
     weights[1] = 0.0
-    for regularizer, own, positive in ((SparseGroup(0.6), None, False), (L21(), weights, True)):
-        groups = ColumnGroups(labels, 800, own)
+    for regularizer, group_weights, positive in (
+        (SparseGroup(0.6), None, False),
+        (L21(), weights, True),
+    ):
+        groups = ColumnGroups(labels, 800, group_weights)
         problem = DesignProblem(
             as_design(A), y, Squared(), regularizer, 1.0, groups, positive=positive
         )

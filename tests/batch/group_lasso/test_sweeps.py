@@ -264,11 +264,11 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
     rho *= problem.alpha / np.quantile(exact, 0.9)
     exact = problem.groups.dual_norms(problem.design.correlations(rho))
-    found = norms.at(rho, *NONE)
+    bounds = norms.at(rho, *NONE)
     violated = exact > problem.alpha * (1 + 1e-6)
-    assert_allclose(found[violated], exact[violated], rtol=1e-5)
-    assert np.all(found >= exact - 1e-5 * exact.max())
-    assert np.all(found[~violated] <= problem.alpha * (1 + 1e-5))
+    assert_allclose(bounds[violated], exact[violated], rtol=1e-5)
+    assert np.all(bounds >= exact - 1e-5 * exact.max())
+    assert np.all(bounds[~violated] <= problem.alpha * (1 + 1e-5))
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)

@@ -264,13 +264,13 @@ def problem(loss, regularizer, C=3.0, intercept=True):
 @pytest.mark.parametrize("name", SAME)
 @pytest.mark.parametrize("loss", [Hinge(), Logistic(), Squared(), Quantile(0.3)], ids=repr)
 def test_a_penalty_of_ones_own_has_the_optimum_of_the_librarys(name, loss):
-    ours, own = SAME[name]
+    ours, penalty = SAME[name]
     expected = Spicy().solve(problem(loss, ours), tol=1e-6).certificate
-    solvers = [Spicy(), OneStep()] if own.smooth_conjugate else [Spicy()]
+    solvers = [Spicy(), OneStep()] if penalty.smooth_conjugate else [Spicy()]
     for solver in solvers:
-        found = solver.solve(problem(loss, own), tol=1e-6).certificate
-        assert found.gap <= 1e-6
-        assert_allclose(found.primal, expected.primal, rtol=3e-6)
+        certificate = solver.solve(problem(loss, penalty), tol=1e-6).certificate
+        assert certificate.gap <= 1e-6
+        assert_allclose(certificate.primal, expected.primal, rtol=3e-6)
 
 
 def test_a_linear_penalty_of_ones_own_has_no_smooth_dual():
@@ -285,13 +285,13 @@ def test_a_linear_penalty_of_ones_own_has_no_smooth_dual():
 def test_a_loss_of_unbounded_curvature_reaches_the_optimum_of_a_generic_solver(solver, intercept):
     mine = problem(Poisson(), L21(), 3.0, intercept)
     factors = [np.linalg.cholesky(gram + 1e-9 * np.eye(40)) for gram in mine.kernels.grams]
-    parts = [cp.Variable(40) for _ in factors]
-    outputs = sum(factor @ part for factor, part in zip(factors, parts))
-    outputs = outputs + cp.Variable() if intercept else outputs
+    coefficients = [cp.Variable(40) for _ in factors]
+    outputs = sum(factor @ vector for factor, vector in zip(factors, coefficients))
+    if intercept:
+        outputs = outputs + cp.Variable()
     losses = cp.sum(cp.exp(outputs) - cp.multiply(mine.y, outputs)) - mine.y.sum()
-    least = cp.Problem(cp.Minimize(3.0 * losses + sum(cp.norm(part) for part in parts))).solve(
-        solver=cp.CLARABEL
-    )
+    objective = 3.0 * losses + sum(map(cp.norm, coefficients))
+    least = cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
     solution = solver.solve(mine, tol=1e-5)
     assert_allclose(solution.certificate.primal, least, rtol=2e-5)
     assert solution.certificate.dual <= least * (1 + 1e-6)
@@ -333,20 +333,20 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
     mixed = MixedStack(
         [packed, factors], np.arange(16)[np.argsort(np.arange(16) % 2, kind="stable")]
     )
-    found = {}
+    primal_values = {}
     for name, stack in {"matrix-free": factors, "cg": packed, "mixed": mixed}.items():
         solution = solver.solve(Problem(stack, y, loss, regularizer, 50.0), tol=1e-7)
         assert solution.converged
         assert solution.history[-1]["system"] == ("cg" if name == "mixed" else name)
-        found[name] = solution.certificate.primal
+        primal_values[name] = solution.certificate.primal
     large_from(251)
     dense = solver.solve(Problem(factors, y, loss, regularizer, 50.0), tol=1e-7)
     assert dense.history[-1]["system"] == "cholesky"
-    assert found["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
-    assert found["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    assert primal_values["matrix-free"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+    assert primal_values["cg"] == pytest.approx(dense.certificate.primal, rel=3e-7)
     if isinstance(regularizer, L21):
         # duplicate kernels change nothing under the block 1-norm
-        assert found["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
+        assert primal_values["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()])
@@ -432,9 +432,9 @@ def test_the_squared_norm_of_one_kernel_makes_the_outputs_independent():
     together = Spicy().solve(shared_problem(stack, targets, *settings), 1e-9)
     outputs = together.certificate.outputs.reshape(P, N)
     intercepts = together.model.intercept.reshape(P, N)
-    for target, own, constant in zip(targets.T, outputs, intercepts):
+    for target, output, constant in zip(targets.T, outputs, intercepts):
         alone = Spicy().solve(Problem(stack, target, *settings), 1e-9)
-        assert_allclose(own, alone.certificate.outputs, atol=1e-3)
+        assert_allclose(output, alone.certificate.outputs, atol=1e-3)
         assert_allclose(constant, alone.model.intercept, atol=1e-3)
 
 
@@ -469,33 +469,49 @@ def centred(K, weights):
     return K - K @ mean - (K @ mean)[:, None] + mean @ K @ mean
 
 
+def mean_diagonal(K, weights):
+    """Return the mean diagonal of the weighted and centred kernel, by which ridges are scaled."""
+    return weights @ centred(K, weights).diagonal() / weights.sum() / len(K)
+
+
+def errors_of_unseen(fold, K, Y, weights, ridge):
+    """Return the errors on a fold of a ridge model of the other samples.
+
+    The kernel is centred by the other samples, in place of an intercept; None is no kernel.
+    """
+    rest = np.setdiff1d(np.arange(len(Y)), fold)
+    mean = weights[rest] @ Y[rest] / weights[rest].sum()
+    if K is None:
+        return Y[fold] - mean
+    is_seen = np.isin(np.arange(len(Y)), rest)
+    kernel = centred(K, weights * is_seen)
+    model = KernelRidge(kernel="precomputed", alpha=ridge)
+    sample_weight = weights[rest] / weights.sum()
+    model.fit(kernel[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=sample_weight)
+    return Y[fold] - mean - model.predict(kernel[np.ix_(fold, rest)])
+
+
+def weighted_problem(n, n_outputs):
+    """Draw inputs, targets and weights, from which the roots of weights and the fitted z follow."""
+    rng = np.random.default_rng(1)
+    weights = rng.uniform(0.5, 2.0, n)
+    Y = rng.standard_normal((n, n_outputs)) + 3.0
+    X = rng.standard_normal((n, 3))
+    roots = np.sqrt(weights / weights.sum())
+    return X, Y, weights, roots, roots[:, None] * (Y - weights @ Y / weights.sum())
+
+
 @pytest.mark.parametrize("with_kernel", [False, True])
 def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_kernel):
-    rng = np.random.default_rng(1)
-    n = 25
-    weights = rng.uniform(0.5, 2.0, n)
-    Y = rng.standard_normal((n, 2)) + 3.0
-    X = rng.standard_normal((n, 3))
-    K = X @ X.T + 0.1
-    roots = np.sqrt(weights / weights.sum())
-    z = roots[:, None] * (Y - weights @ Y / weights.sum())
-    kernel = out_of_sample._centred(K, roots) if with_kernel else np.zeros((n, n))
+    X, Y, weights, roots, z = weighted_problem(25, 2)
+    K = X @ X.T + 0.1 if with_kernel else None
+    kernel = out_of_sample._centred(K, roots) if with_kernel else np.zeros((25, 25))
     model = out_of_sample._RidgeModel(kernel, z, roots)
-    expected = np.empty((len(out_of_sample.RIDGES), n, 2))
-    # the mean diagonal of the kernel
-    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
-    for k, ridge in enumerate(out_of_sample.RIDGES * (scale if with_kernel else 1.0)):
-        for i in range(n):
-            rest = np.arange(n) != i
-            mean = weights[rest] @ Y[rest] / weights[rest].sum()
-            if not with_kernel:
-                expected[k, i] = Y[i] - mean
-                continue
-            # centered by the other samples, in place of an intercept
-            own = centred(K, weights * rest)
-            ridge_model = KernelRidge(kernel="precomputed", alpha=ridge)
-            ridge_model.fit(own[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=roots[rest] ** 2)
-            expected[k, i] = Y[i] - mean - ridge_model.predict(own[i : i + 1, rest])[0]
+    scale = mean_diagonal(K, weights) if with_kernel else 1.0
+    expected = np.empty((len(out_of_sample.RIDGES), 25, 2))
+    for k, ridge in enumerate(out_of_sample.RIDGES * scale):
+        for i in range(25):
+            expected[k, i] = errors_of_unseen([i], K, Y, weights, ridge)[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
     assert_allclose(model.loss, losses.min(), rtol=1e-8)
     assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
@@ -503,24 +519,12 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
 
 def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
     monkeypatch.setattr(out_of_sample, "RIDGES", np.array([0.3]))
-    rng = np.random.default_rng(1)
-    n = 20
-    weights = rng.uniform(0.5, 2.0, n)
-    y = rng.standard_normal(n)
-    X = rng.standard_normal((n, 3))
+    X, Y, weights, roots, z = weighted_problem(20, 1)
     K = X @ X.T
-    fold = [2, 3, 11]
-    rest = np.setdiff1d(np.arange(n), [2, 3, 11])
-    roots = np.sqrt(weights / weights.sum())
-    z = (roots * (y - weights @ y / weights.sum()))[:, None]
     model = out_of_sample._RidgeModel(out_of_sample._centred(K, roots), z, roots)
-    scale = np.trace(roots[:, None] * centred(K, weights) * roots) / n
-    own = centred(K, np.where(np.isin(np.arange(n), fold), 0.0, weights))
-    mean = weights[rest] @ y[rest] / weights[rest].sum()
-    ridge_model = KernelRidge(kernel="precomputed", alpha=0.3 * scale)
-    ridge_model.fit(own[np.ix_(rest, rest)], y[rest] - mean, sample_weight=roots[rest] ** 2)
-    errors = y[fold] - mean - ridge_model.predict(own[np.ix_(fold, rest)])
-    assert_allclose(model.losses_without(np.array(fold)), (roots[fold] * errors) ** 2, rtol=1e-8)
+    fold = np.array([2, 3, 11])
+    errors = errors_of_unseen(fold, K, Y, weights, 0.3 * mean_diagonal(K, weights))[:, 0]
+    assert_allclose(model.losses_without(fold), (roots[fold] * errors) ** 2, rtol=1e-8)
 
 
 def test_a_step_for_a_sample_is_taken_without_it():
@@ -532,7 +536,6 @@ def test_a_step_for_a_sample_is_taken_without_it():
     model = out_of_sample._RidgeModel(out_of_sample._centred(grams[0], roots), z, roots)
     full = out_of_sample._centred(grams[1], roots)
     gains = np.empty(n)
-    pairs = 0.0
     for i in range(n):
         # remove the row and column of the sample from the inverse
         without = (
@@ -554,12 +557,12 @@ def test_a_step_for_a_sample_is_taken_without_it():
     for stack in (*stacks, MixedStack(stacks[:1]), MixedStack(stacks[1:])):
         kernels = out_of_sample._CentredKernels(stack, roots)
         last = len(grams)
-        found = model.standard_errors(kernels, np.array([1, last]))
+        errors_of_kernels = model.standard_errors(kernels, np.array([1, last]))
         assert_allclose(
-            found[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
+            errors_of_kernels[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
         )
-        assert found[last] == 0.0
-        assert np.isneginf(np.delete(found, [1, last])).all()
+        assert errors_of_kernels[last] == 0.0
+        assert np.isneginf(np.delete(errors_of_kernels, [1, last])).all()
 
 
 @pytest.mark.parametrize("width", [1.0, 1e3])
@@ -568,23 +571,24 @@ def test_kernels_on_some_samples_are_those_of_a_stack_of_these_samples(rng, widt
     X = rng.normal(size=(40, 3))
     grams = np.exp(-((X[:, None] - X) ** 2) / (2.0 * width**2)).transpose(2, 0, 1)
     samples = np.delete(np.arange(40), [0, 7, 39])
-    roots = np.sqrt(weights := rng.uniform(0.5, 2.0, len(samples))) / np.sqrt(weights.sum())
+    weights = rng.uniform(0.5, 2.0, len(samples))
+    roots = np.sqrt(weights) / np.sqrt(weights.sum())
     z = rng.normal(size=(len(samples), 2))
     z -= np.outer(roots, roots @ z)
     stack = PackedStack.from_grams(grams, np.float64)
     model = out_of_sample._RidgeModel(
         out_of_sample._centred(X[samples] @ X[samples].T, roots), z, roots
     )
-    found = [
-        model.standard_errors(out_of_sample._CentredKernels(own, roots), np.arange(3))
-        for own in (RestrictedView(stack, samples), stack.restricted(samples))
+    of_stacks = [
+        model.standard_errors(out_of_sample._CentredKernels(restricted, roots), np.arange(3))
+        for restricted in (RestrictedView(stack, samples), stack.restricted(samples))
     ]
     expected = [
         model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots))
         for gram in grams
     ]
-    assert_allclose(*found, rtol=1e-11 * width**2)
-    assert_allclose(found[0], expected, rtol=1e-11 * width**2)
+    assert_allclose(*of_stacks, rtol=1e-11 * width**2)
+    assert_allclose(of_stacks[0], expected, rtol=1e-11 * width**2)
 
 
 def test_a_sum_of_kernels_is_that_of_each_of_them():
@@ -595,7 +599,7 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
     kernels = out_of_sample._CentredKernels(stack, roots)
     each = [out_of_sample._centred(grams[m], roots) for m in (0, 2, 3)]  # the others are constant
     total = kernels.summed(np.array([0, 2, 3, 5, 6]))
-    assert_allclose(total, sum(30 * own / np.trace(own) for own in each), atol=1e-12)
+    assert_allclose(total, sum(30 * gram / np.trace(gram) for gram in each), atol=1e-12)
     assert kernels.scales.astype(bool).tolist() == [True] * 5 + [False] * 2
     assert not kernels.summed(np.array([], dtype=int)).any()
 
@@ -611,19 +615,19 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
         for fold in range(5):
             others = np.flatnonzero(np.arange(60) % 5 != fold)
             z = 48**-0.5 * (Y[others] - Y[others].mean())
-            own = out_of_sample._CentredKernels(
+            centred_kernels = out_of_sample._CentredKernels(
                 RestrictedView(stack, others), np.full(48, 48**-0.5)
             )
-            few = out_of_sample._Choice(own, z, choice.likely)
-            assert_array_equal(few.kept, out_of_sample._Choice(own, z).kept)
+            few = out_of_sample._Choice(centred_kernels, z, choice.likely)
+            assert_array_equal(few.kept, out_of_sample._Choice(centred_kernels, z).kept)
         assert choice.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
 def test_helpful_kernels_are_found_among_useless_ones():
     for seed in range(5):
-        kept = chosen(*left_out(n=100, n_useless=40, seed=seed))
-        assert kept[:2].all()
-        assert kept[2:].sum() <= 1
+        is_chosen = chosen(*left_out(n=100, n_useless=40, seed=seed))
+        assert is_chosen[:2].all()
+        assert is_chosen[2:].sum() <= 1
 
 
 def test_few_useless_kernels_pass_where_all_are_useless():
@@ -650,9 +654,9 @@ def test_a_kernel_that_others_hide_is_found(rng):
     """A weak kernel becomes visible when a strong one is in the model."""
     X = rng.standard_normal((80, 12))
     y = 5 * X[:, 0] + X[:, 1] + 0.1 * rng.standard_normal(80)
-    kept = chosen(np.array([np.outer(x, x) for x in X.T]), y[:, None])
-    assert kept[:2].all()
-    assert kept.sum() <= 3
+    is_chosen = chosen(np.array([np.outer(x, x) for x in X.T]), y[:, None])
+    assert is_chosen[:2].all()
+    assert is_chosen.sum() <= 3
 
 
 @settings(max_examples=20, deadline=None)
@@ -672,10 +676,10 @@ def test_the_order_of_kernels_samples_and_targets_changes_nothing(seed):
 def test_twins_go_the_same_way_and_constants_say_nothing():
     grams, Y = left_out(n=60, n_useless=5)
     more = np.concatenate([grams, grams, np.zeros((1, 60, 60)), np.full((1, 60, 60), 1e6)])
-    kept = chosen(more, Y)
-    assert_array_equal(kept[:7], kept[7:14])
-    assert kept[:2].all()
-    assert not kept[-2:].any()
+    is_chosen = chosen(more, Y)
+    assert_array_equal(is_chosen[:7], is_chosen[7:14])
+    assert is_chosen[:2].all()
+    assert not is_chosen[-2:].any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -708,7 +712,7 @@ def test_samples_of_large_weights_are_all_taken(monkeypatch):
     monkeypatch.setattr(out_of_sample, "SAMPLES", 10)
     weights = np.ones(1000)
     weights[[5, 900]] = 1e6
-    samples, own = sampled(np.arange(1000.0)[:, None], weights, 5)
+    samples, sample_weights = sampled(np.arange(1000.0)[:, None], weights, 5)
     assert {5, 900} <= set(samples.tolist())
-    assert own[samples == 5] == 1e6
+    assert sample_weights[samples == 5] == 1e6
     assert len(samples) <= 10

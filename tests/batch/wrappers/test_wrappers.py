@@ -142,9 +142,9 @@ def test_libsvm_minimises_a_quadratic_over_the_simplex(rank):
     x = cp.Variable(12, nonneg=True)
     objective = 0.5 * cp.sum_squares(factor @ x) + linear @ x if rank else linear @ x
     least = cp.Problem(cp.Minimize(objective), [cp.sum(x) == 1]).solve(solver=cp.CLARABEL)
-    found = minimize_on_simplex(factor.T @ factor, linear, 1e-9)
-    assert_allclose(found.sum(), 1.0)
-    assert_allclose(0.5 * np.sum((factor @ found) ** 2) + linear @ found, least, atol=1e-6)
+    minimizer = minimize_on_simplex(factor.T @ factor, linear, 1e-9)
+    assert_allclose(minimizer.sum(), 1.0)
+    assert_allclose(0.5 * np.sum((factor @ minimizer) ** 2) + linear @ minimizer, least, atol=1e-6)
 
 
 def some_planes(n_planes=6, n_kernels=8):

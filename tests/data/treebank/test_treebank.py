@@ -213,13 +213,13 @@ def test_codes_stay_valid_when_files_share_their_strings(tmp_path):
     train = read_treebank(written(tmp_path / "a.conllu", CONLLU.encode()))
     before = list(train)
     size = len(train.strings["forms"])
-    known = {name: table.copy() for name, table in train.strings.items()}
+    tables = {name: table.copy() for name, table in train.strings.items()}
     other = written(tmp_path / "b.conllu", CONLLU.replace("go", "stay").encode())
     test = read_treebank(other, strings=train.strings)
     assert test.strings is train.strings
     assert list(train) == before
     assert test.forms[0] == train.forms[0] < size == train.strings["forms"].codes(["stay"])[0]
-    assert list(read_treebank(other, strings=known)) == list(test)
+    assert list(read_treebank(other, strings=tables)) == list(test)
     assert columns_of(Treebank.concatenate([train, test])) == columns_of([*train, *test])
     alone = read_treebank(other)
     joined = Treebank.concatenate([train, alone])
@@ -359,10 +359,10 @@ def test_a_sentence_of_a_treebank_is_a_sentence(tmp_path):
         max_size=4,
     )
 )
-def test_codes_of_strings_are_their_order_of_first_appearance(parts):
+def test_codes_of_strings_are_their_order_of_first_appearance(batches):
     strings = Strings()
     order = {"_": 0}
-    for part in parts:
+    for part in batches:
         assert strings.codes(part).tolist() == [order.get(text, -1) for text in part]
         expected = [order.setdefault(text, len(order)) for text in part]
         assert strings.codes(part, grow=True).tolist() == expected

@@ -121,13 +121,13 @@ def files(draw):
     last line end.
     """
     newline = draw(st.sampled_from(["\n", "\r\n"]))
-    parts = ["\ufeff" if draw(st.booleans()) else "", newline * draw(st.integers(0, 2))]
+    pieces = ["\ufeff" if draw(st.booleans()) else "", newline * draw(st.integers(0, 2))]
     if draw(st.booleans()):
-        parts.append("# a comment of its own" + 2 * newline)
+        pieces.append("# a comment of its own" + 2 * newline)
     for lines in draw(st.lists(sentence_lines(), min_size=1, max_size=5)):
-        parts += [newline.join(lines), newline * draw(st.integers(2, 3))]
+        pieces += [newline.join(lines), newline * draw(st.integers(2, 3))]
     end = draw(st.sampled_from(["", "cut", "cut both", "comment"]))
-    text = "".join(parts)
+    text = "".join(pieces)
     if end == "comment":
         text += "# the end" + draw(st.sampled_from(["", newline]))
     elif end:

@@ -18,7 +18,7 @@ from omkl.structures import NonProjectiveTree, ProjectiveTree, log_space
 from omkl.structures.trees import _jit_matrix_tree as matrix_tree
 from omkl.structures.trees import _jit_projective
 
-from ..conftest import reaches_root
+from ..conftest import Trees, draw_scores, reaches_root
 
 small = {
     "seed": st.integers(0, 10**6),
@@ -42,13 +42,11 @@ def arborescence_score(scores):
 
 @both
 @given(**small)
-def test_decoding_finds_the_best_tree(
-    structure_class, trees_of, arc_scores, seed, n, single_root, kind, scale
-):
-    scores = arc_scores(seed, n, kind, scale)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
-    best = trees.scores(scores).max()
+def test_decoding_finds_the_best_tree(structure_class, seed, n, single_root, kind, scale):
+    scores = draw_scores(seed, n, kind, scale)
     structure = structure_class(single_root)
+    trees = Trees(n, structure)
+    best = trees.scores(scores).max()
     if best == -np.inf:
         with pytest.raises(InputError, match="No tree over these"):
             structure.decode(scores)
@@ -61,43 +59,42 @@ def test_decoding_finds_the_best_tree(
 @both
 @given(**small, weight=st.sampled_from([0.5, 1.0, 1e3]))
 def test_loss_augmented_decoding_adds_the_cost_of_every_wrong_head(
-    structure_class, trees_of, arc_scores, seed, n, single_root, kind, scale, weight
+    structure_class, seed, n, single_root, kind, scale, weight
 ):
     """Also of a gold tree that is not projective."""
     kind = "plain" if kind == "forbidden" else kind
-    scores = arc_scores(seed, n, kind, scale)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
-    golds = trees_of(n, single_root).heads
-    gold = golds[seed % len(golds)]
+    scores = draw_scores(seed, n, kind, scale)
     structure = structure_class(single_root)
+    trees = Trees(n, structure)
+    golds = Trees(n, NonProjectiveTree(single_root)).heads
+    gold = golds[seed % len(golds)]
     augmented = trees.scores(scores) + weight * (trees.heads != gold).sum(axis=1)
-    found = structure.loss_augmented(scores, gold, weight)
-    assert found in trees
-    value = structure.score(scores, found) + weight * structure.cost(gold, found)
+    rival = structure.loss_augmented(scores, gold, weight)
+    assert rival in trees
+    value = structure.score(scores, rival) + weight * structure.cost(gold, rival)
     assert_allclose(value, augmented.max(), atol=1e-11 * (scale + weight))
 
 
 @both
 @given(**small)
 def test_marginals_and_log_partition_by_enumeration(
-    structure_class, trees_of, arc_scores, seed, n, single_root, kind, scale
+    structure_class, seed, n, single_root, kind, scale
 ):
-    scores = arc_scores(seed, n, kind, scale)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    scores = draw_scores(seed, n, kind, scale)
     structure = structure_class(single_root)
+    trees = Trees(n, structure)
     if trees.scores(scores).max() == -np.inf:
         with pytest.raises(InputError, match="No tree over these"):
             structure.marginals(scores)
         return
-    log_partition, expected = trees.marginals(scores)
-    tolerance = 1e-10 + 1e-14 * scale
-    found, (marginals,) = structure.marginals(scores)
-    assert_allclose(found, log_partition, atol=tolerance)
-    assert_allclose(marginals, expected, atol=tolerance)
+    expected_log_partition, expected = trees.marginals(scores)
+    log_partition, (marginals,) = structure.marginals(scores)
     in_logs = np.zeros_like(expected)
     best = structure.decode(scores)
-    found = structure.programs.total_in_logs(scores, best, structure.single_root, in_logs)
-    assert_allclose(found, log_partition, atol=tolerance)
+    log_sum = structure.programs.total_in_logs(scores, best, structure.single_root, in_logs)
+    tolerance = 1e-10 + 1e-14 * scale
+    assert_allclose([log_partition, log_sum], expected_log_partition, atol=tolerance)
+    assert_allclose(marginals, expected, atol=tolerance)
     assert_allclose(in_logs, expected, atol=tolerance)
 
 
@@ -141,12 +138,9 @@ def nested_cycles(n, shape):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_deeply_nested_cycles(shape, n, seed):
     scores = nested_cycles(n, shape)
-    order = (
-        np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(n)])
-        if seed
-        else np.arange(n + 1)
-    )
-    scores = scores[np.ix_(order, order)]
+    if seed:
+        order = np.concatenate([[0], 1 + np.random.default_rng(seed).permutation(n)])
+        scores = scores[np.ix_(order, order)]
     best, tree = arborescence_score(scores)
     assert len(list(tree.successors(0))) == 1
     for single_root in (True, False):
@@ -202,18 +196,15 @@ def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(
     scores[0] -= 60.0
     weights = [[Fraction(math.exp(score)) for score in row] for row in scores]
     total = laplacian_determinant(weights, single_root)
-    log_partition, (expected,) = NonProjectiveTree(single_root).marginals(scores)
+    log_partition, (marginals,) = NonProjectiveTree(single_root).marginals(scores)
     exact_log = math.log(total.numerator) - math.log(total.denominator)
     assert_allclose(log_partition, exact_log, rtol=1e-13)
     for h, m in np.ndindex(n + 1, n + 1):
         if m > 0 and h != m:
             without = [list(row) for row in weights]
             without[h][m] = Fraction(0)
-            assert_allclose(
-                expected[h, m],
-                float(1 - laplacian_determinant(without, single_root) / total),
-                rtol=1e-12,
-            )
+            expected = 1 - laplacian_determinant(without, single_root) / total
+            assert_allclose(marginals[h, m], float(expected), rtol=1e-12)
 
 
 @pytest.mark.parametrize("single_root", [True, False])
@@ -241,18 +232,15 @@ def test_ties_break_towards_the_lower_head_where_the_choice_is_free():
 
 @both
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 5), single_root=st.booleans())
-def test_difference_is_that_of_indicators_and_scores(
-    structure_class, trees_of, arc_scores, seed, n, single_root
-):
+def test_difference_is_that_of_indicators_and_scores(structure_class, seed, n, single_root):
     structure = structure_class(single_root)
     rng = np.random.default_rng(seed)
-    scores = arc_scores(seed, n, "plain")
-    trees = trees_of(n, single_root).heads
+    scores = draw_scores(seed, n, "plain")
+    trees = Trees(n, NonProjectiveTree(single_root)).heads
     predicted, gold = trees[rng.integers(len(trees), size=2)]
     gap, (gradient,) = structure.difference(scores, predicted, gold)
-    assert_allclose(
-        gap, structure.score(scores, predicted) - structure.score(scores, gold), atol=1e-12
-    )
+    expected = structure.score(scores, predicted) - structure.score(scores, gold)
+    assert_allclose(gap, expected, atol=1e-12)
     assert_allclose(gradient, structure.indicator(predicted).arcs - structure.indicator(gold).arcs)
     assert structure.cost(gold, predicted) == (gold != predicted).sum()
     structure.subtract_indicator(gradient, predicted)
@@ -265,8 +253,9 @@ def test_difference_is_that_of_indicators_and_scores(
 def test_the_log_partition_of_zeros_counts_trees(structure_class, single_root):
     structure = structure_class(single_root)
     for n in (1, 2, 3, 7, 30):
-        count = math.log(n_trees(structure_class, single_root, n))
-        assert_allclose(structure.marginals(structure.zeros(n))[0], count, rtol=1e-12, atol=1e-12)
+        expected = math.log(n_trees(structure_class, single_root, n))
+        log_partition, _ = structure.marginals(structure.zeros(n))
+        assert_allclose(log_partition, expected, rtol=1e-12, atol=1e-12)
 
 
 def n_trees(structure_class, single_root, n):
@@ -293,25 +282,24 @@ def test_lists_whole_numbers_and_columns_first_are_accepted(structure_class):
 @pytest.mark.parametrize("single_root", [True, False])
 def test_scores_without_a_tree_and_nan_are_refused(structure_class, single_root):
     structure = structure_class(single_root)
-    calls = (
-        structure.decode,
-        structure.marginals,
-        lambda scores: structure.loss_augmented(scores, [0, 1]),
-    )
-    for call in calls:
-        for bad in (np.nan, np.inf):
-            for arc in ((0, 2), (1, 2)):
-                scores = np.zeros((3, 3))
-                scores[arc] = bad
-                with pytest.raises(InputError, match="finite or -inf"):
-                    call(scores)
+    cases = [(np.zeros(shape), "array of n >= 1 tokens") for shape in ((3,), (3, 4), (1, 1))]
+    for arc, bad, message in [
+        ((0, 2), np.nan, "finite or -inf"),
+        ((1, 2), np.nan, "finite or -inf"),
+        ((0, 2), np.inf, "finite or -inf"),
+        ((1, 2), np.inf, "finite or -inf"),
+        (np.s_[:, 2], -np.inf, "No tree over these 2 tokens"),
+    ]:
         scores = np.zeros((3, 3))
-        scores[:, 2] = -np.inf
-        with pytest.raises(InputError, match="No tree over these 2 tokens"):
-            call(scores)
-        for shape in ((3,), (3, 4), (1, 1)):
-            with pytest.raises(InputError, match="array of n >= 1 tokens"):
-                call(np.zeros(shape))
+        scores[arc] = bad
+        cases.append((scores, message))
+    for scores, message in cases:
+        with pytest.raises(InputError, match=message):
+            structure.decode(scores)
+        with pytest.raises(InputError, match=message):
+            structure.marginals(scores)
+        with pytest.raises(InputError, match=message):
+            structure.loss_augmented(scores, [0, 1])
 
 
 @both
@@ -323,8 +311,8 @@ def test_invalid_heads_are_refused(structure_class, heads):
 
 @pytest.mark.parametrize("single_root", [True, False])
 @pytest.mark.parametrize("scale", [1e3, 1e6])
-def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, single_root, scale):
-    scores = arc_scores(0, 30, "plain", scale)
+def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(single_root, scale):
+    scores = draw_scores(0, 30, "plain", scale)
     structure = ProjectiveTree(single_root)
     best = structure.decode(scores)
     log_partition, (expected,) = structure.marginals(scores)
@@ -340,27 +328,25 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(arc_scores, si
     kind=st.sampled_from(["plain", "ties", "rooted", "cyclic", "forbidden"]),
     scale=st.sampled_from([0.1, 1.0, 10.0, 100.0]),
 )
-def test_sums_of_weights_are_those_of_logs_or_no_answer(
-    arc_scores, seed, n, single_root, kind, scale
-):
-    scores = arc_scores(seed, n, kind, scale)
+def test_sums_of_weights_are_those_of_logs_or_no_answer(seed, n, single_root, kind, scale):
+    scores = draw_scores(seed, n, kind, scale)
     structure = ProjectiveTree(single_root)
     by_sums = np.zeros(scores.shape)
     by_logs = np.zeros(scores.shape)
-    found = _jit_projective.marginals(scores, single_root, by_sums)
-    if np.isnan(found):
+    log_partition = _jit_projective.marginals(scores, single_root, by_sums)
+    if np.isnan(log_partition):
         assert not by_sums.any()
         assert scale > 1.0 or not structure.is_possible(scores)
         return
     expected = log_space.projective_trees(scores, structure.decode(scores), single_root, by_logs)
-    assert_allclose(found, expected, rtol=1e-13, atol=1e-11)
+    assert_allclose(log_partition, expected, rtol=1e-13, atol=1e-11)
     assert_allclose(by_sums, by_logs, atol=1e-11)
 
 
 @pytest.mark.compiled
-def test_long_sentences_have_marginals(arc_scores):
+def test_long_sentences_have_marginals():
     """The number of trees overflows, so sums are in log space."""
-    scores = arc_scores(0, 350, "plain")
+    scores = draw_scores(0, 350, "plain")
     assert np.isnan(_jit_projective.marginals(scores, True, np.zeros(scores.shape)))
     _, (expected,) = ProjectiveTree().marginals(scores)
     assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-10)
@@ -381,22 +367,20 @@ def possible(trees, scores):
 
 @pytest.mark.parametrize("structure_class", STRUCTURES)
 @given(**SIZES, kind=KINDS, n_best=st.integers(1, 30))
-def test_the_best_trees_come_in_order(
-    structure_class, trees_of, arc_scores, seed, n, single_root, kind, n_best
-):
-    scores = arc_scores(seed, n, kind)
+def test_the_best_trees_come_in_order(structure_class, seed, n, single_root, kind, n_best):
+    scores = draw_scores(seed, n, kind)
     structure = structure_class(single_root)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    trees = Trees(n, structure)
     _, values = possible(trees, scores)
     if not len(values):
         with pytest.raises(InputError, match="No tree over these"):
             structure.decode_best(scores, n_best)
         return
-    heads, found = structure.decode_best(scores, n_best)
-    assert_allclose(found, values[:n_best], atol=1e-9)
+    heads, decoded_scores = structure.decode_best(scores, n_best)
+    assert_allclose(decoded_scores, values[:n_best], atol=1e-9)
     assert np.array_equal(heads[0], structure.decode(scores))
     assert len({tuple(tree) for tree in heads.tolist()}) == len(heads)
-    for tree, value in zip(heads, found):
+    for tree, value in zip(heads, decoded_scores):
         assert tree in trees
         assert_allclose(structure.score(scores, tree), value, atol=1e-9)
 
@@ -404,11 +388,11 @@ def test_the_best_trees_come_in_order(
 @pytest.mark.parametrize("structure_class", STRUCTURES)
 @given(**SIZES, kind=KINDS)
 def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
-    structure_class, trees_of, arc_scores, seed, n, single_root, kind
+    structure_class, seed, n, single_root, kind
 ):
-    scores = arc_scores(seed, n, kind)
+    scores = draw_scores(seed, n, kind)
     structure = structure_class(single_root)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    trees = Trees(n, structure)
     heads, values = possible(trees, scores)
     if not len(values):
         return
@@ -423,31 +407,32 @@ def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
 @pytest.mark.parametrize(
     "loss", [StructuredHinge(), StructuredHinge(2.0), CRF(), Perceptron()], ids=repr
 )
-@given(**SIZES, known=st.integers(0, 2**5 - 1))
+@given(**SIZES, labelled=st.integers(0, 2**5 - 1))
 def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
-    structure_class, loss, trees_of, arc_scores, seed, n, single_root, known
+    structure_class, loss, seed, n, single_root, labelled
 ):
-    scores = arc_scores(seed, n, "normal")
+    scores = draw_scores(seed, n, "normal")
     structure = structure_class(single_root)
     scores[:, 0] = 0.0
     np.fill_diagonal(scores, 0.0)
-    trees = trees_of(n, single_root, structure_class is ProjectiveTree)
+    trees = Trees(n, structure)
     gold = trees.heads[seed % len(trees.heads)].copy()
-    gold[[known >> i & 1 == 0 for i in range(n)]] = -1
+    gold[labelled >> np.arange(n) & 1 == 0] = -1
     assert structure.is_partial(gold) == (gold < 0).any()
+    value, gradient = loss.value_and_gradient(structure, scores, gold)
+    assert_allclose(value, enumerated_loss(loss, trees, scores, gold), atol=1e-9)
+    if gradient is not None and not isinstance(loss, Perceptron):
+        # a step against the gradient makes the loss smaller, unless it is flat
+        lower, _ = loss.value_and_gradient(structure, scores - 1e-6 * gradient.arcs, gold)
+        assert lower <= value + 1e-9
+
+
+def enumerated_loss(loss, trees, scores, gold):
+    """Return the loss of a partial tree: over all trees, less over those that agree with it."""
     values = trees.scores(scores)
     agree = ((trees.heads == gold) | (gold < 0)).all(axis=1)
     if isinstance(loss, CRF):
-        expected = np.logaddexp.reduce(values) - np.logaddexp.reduce(values[agree])
-    else:
-        weight = getattr(loss, "cost_weight", 0.0)
-        costs = weight * ((trees.heads != gold) & (gold >= 0)).sum(axis=1)
-        expected = (values + costs).max() - values[agree].max()
-    value, gradient = loss.value_and_gradient(structure, scores, gold)
-    assert_allclose(value, max(expected, 0.0), atol=1e-9)
-    if gradient is not None and not isinstance(loss, Perceptron):
-        step = 1e-6  # a step against the gradient makes the loss smaller, unless it is flat
-        assert (
-            loss.value_and_gradient(structure, scores - step * gradient.arcs, gold)[0]
-            <= value + 1e-9
-        )
+        return np.logaddexp.reduce(values) - np.logaddexp.reduce(values[agree])
+    weight = getattr(loss, "cost_weight", 0.0)
+    costs = weight * ((trees.heads != gold) & (gold >= 0)).sum(axis=1)
+    return max((values + costs).max() - values[agree].max(), 0.0)

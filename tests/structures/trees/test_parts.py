@@ -1,6 +1,8 @@
 """Trees with grandparent and sibling parts: against enumeration, and literal sums over parts."""
 
+import math
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -53,21 +55,20 @@ def named_parts(heads, candidates):
 def test_scores_are_sums_over_arcs_and_named_parts(single_root, projective, seed, n):
     structure = SecondOrderTree(single_root, projective)
     potentials, candidates, possible = draw(seed, n, structure)
-    numbers = {}
+    numbers = []
     for heads in possible:
         counts = structure.parts_of(potentials.lists, heads)
         names = named_parts(heads.tolist(), candidates)
         assert counts.sum() == len(names)
-        found = np.flatnonzero(counts)
-        assert len(found) == len(names)  # every part once
+        present = np.flatnonzero(counts)
+        assert len(present) == len(names)  # every part once
         of_arcs = potentials.arcs[heads, np.arange(1, n + 1)].sum()
-        assert structure.score(potentials, heads) == pytest.approx(
-            of_arcs + potentials.parts[found].sum()
-        )
-        numbers[tuple(heads.tolist())] = set(names), set(found.tolist())
-    for names, found in numbers.values():  # trees share the numbers of the parts that they share
-        for others, own in numbers.values():
-            assert len(names & others) == len(found & own)
+        expected = of_arcs + potentials.parts[present].sum()
+        assert structure.score(potentials, heads) == pytest.approx(expected)
+        numbers.append((set(names), set(present.tolist())))
+    for names, present in numbers:  # trees share the numbers of the parts that they share
+        for other_names, other_present in numbers:
+            assert len(names & other_names) == len(present & other_present)
 
 
 @pytest.mark.parametrize(("single_root", "projective"), KINDS)
@@ -75,10 +76,10 @@ def test_scores_are_sums_over_arcs_and_named_parts(single_root, projective, seed
 def test_climbing_ends_in_a_tree_that_no_single_change_improves(single_root, projective, seed, n):
     structure = SecondOrderTree(single_root, projective)
     potentials, _, possible = draw(seed, n, structure)
-    known = {tuple(tree.tolist()): structure.score(potentials, tree) for tree in possible}
+    scores = {tuple(tree.tolist()): structure.score(potentials, tree) for tree in possible}
     for score, heads in structure._optima(potentials, 5):
-        assert score == pytest.approx(known[tuple(heads.tolist())])
-        for other, value in known.items():
+        assert score == pytest.approx(scores[tuple(heads.tolist())])
+        for other, value in scores.items():
             if np.count_nonzero(heads != other) == 1:
                 assert value <= score + 1e-8
 
@@ -94,59 +95,60 @@ def test_search_errors_are_rare(single_root, projective):
     assert wrong <= 24  # of 200 random ones; parts of trained models agree more with their arcs
 
 
+def sibling_scores(potentials):
+    """Return the scores of siblings by head, side, and both words, None where there is no word.
+
+    The parts of a side are the pairs i < j of its modifiers and of None, which is both at the start
+    (nothing before the first modifier) and at the end (nothing after the last one).
+    """
+    lists = potentials.lists
+    scores = {}
+    for side, start in enumerate(lists.bounds[:-1]):
+        h, right = divmod(side, 2)
+        order = lists.order[start : lists.bounds[side + 1]]
+        modifiers = lists.modifiers[order].tolist()
+        if modifiers:
+            pairs = combinations([None, *modifiers, None], 2)
+            for k, (s, m) in enumerate(pairs, lists.siblings[side]):
+                scores[h, bool(right), s, m] = potentials.parts[k]
+    return scores
+
+
 def best_projective(potentials, n):
     """Score of the best projective tree with one root, by the dynamic program of McDonald and
     Pereira (2006).
     """
-    lists = potentials.lists
     arcs = potentials.arcs
-    parts = [
-        {
-            pair: k
-            for k, pair in enumerate(
-                (i, j) for i in range(length + 1) for j in range(i + 1, length + 2)
-            )
-        }
-        for length in np.diff(lists.bounds).tolist()
-    ]
-
-    def place(h, m, right):  # position of a modifier in the list of a head; 0 for none, or the end
-        side = lists.order[lists.bounds[2 * h + right] : lists.bounds[2 * h + right + 1]]
-        return lists.modifiers[side].tolist().index(m) + 1
-
-    def part(h, s, m, right):
-        length = (
-            len(parts[2 * h + right])
-            and lists.bounds[2 * h + right + 1] - lists.bounds[2 * h + right]
-        )
-        if not length:
-            return 0.0
-        i = 0 if s is None else place(h, s, right)
-        j = length + 1 if m is None else place(h, m, right)
-        return potentials.parts[lists.siblings[2 * h + right] + parts[2 * h + right][i, j]]
+    siblings = sibling_scores(potentials)
 
     @cache
     def inner(a, b):  # two heads a < b that share the words between them
-        return max(whole(a, k, True) + whole(b, k + 1, False) for k in range(a, b))
+        return max(half(a, k, True) + half(b, k + 1, False) for k in range(a, b))
 
     @cache
     def arc(h, m):  # an arc with all words below it, and the siblings before it
         right = m > h
-        first = part(h, None, m, right) + (
-            whole(m, h + 1, False) if right else whole(m, h - 1, True)
-        )
-        between = range(h + 1, m) if right else range(m + 1, h)
-        others = [arc(h, s) + inner(min(s, m), max(s, m)) + part(h, s, m, right) for s in between]
-        return arcs[h, m] + max([first, *others])
+        step = 1 if right else -1
+        options = [siblings[h, right, None, m] + half(m, h + step, not right)]
+        for s in range(h + step, m, step):
+            between = inner(min(s, m), max(s, m))
+            options.append(arc(h, s) + between + siblings[h, right, s, m])
+        return arcs[h, m] + max(options)
 
     @cache
-    def whole(h, end, right):  # a head with all words up to the end on one side
-        below = range(h + 1, end + 1) if right else range(end, h)
-        options = [arc(h, m) + whole(m, end, right) + part(h, m, None, right) for m in below]
-        return max(options) if options else part(h, None, None, right)
+    def half(h, end, right):  # a head with all words up to the end on one side
+        step = 1 if right else -1
+        options = [
+            arc(h, m) + half(m, end, right) + siblings[h, right, m, None]
+            for m in range(h + step, end + step, step)
+        ]
+        return max(options, default=siblings.get((h, right, None, None), 0.0))
 
-    roots = [arcs[0, r] + part(0, None, r, True) + part(0, r, None, True) for r in range(1, n + 1)]
-    return max(root + whole(r, 1, False) + whole(r, n, True) for r, root in enumerate(roots, 1))
+    scores = []
+    for r in range(1, n + 1):
+        root = arcs[0, r] + siblings[0, True, None, r] + siblings[0, True, r, None]
+        scores.append(root + half(r, 1, False) + half(r, n, True))
+    return max(scores)
 
 
 @pytest.mark.compiled
@@ -160,9 +162,9 @@ def test_projective_trees_with_siblings_against_a_dynamic_program(rng):
         siblings = slice(potentials.lists.siblings[0], None)
         potentials.parts[siblings] = 0.15 * rng.normal(size=len(potentials.parts[siblings]))
         best = best_projective(potentials, n)
-        found = structure.score(potentials, structure.decode(potentials))
-        assert found <= best + 1e-9
-        wrong += found < best - 1e-9
+        score = structure.score(potentials, structure.decode(potentials))
+        assert score <= best + 1e-9
+        wrong += score < best - 1e-9
         if n <= 5:
             trees = enumerate_trees(n, True, True)
             assert best == pytest.approx(max(structure.score(potentials, tree) for tree in trees))
@@ -189,24 +191,17 @@ def test_differences_and_losses(seed, n):
     gold = possible[0]
     other = possible[-1]
     gap, gradient = structure.difference(potentials, other, gold)
-    assert gap == pytest.approx(
-        structure.score(potentials, other) - structure.score(potentials, gold)
-    )
-    assert np.vdot(
-        potentials.arcs, gradient.arcs
-    ) + potentials.parts @ gradient.parts == pytest.approx(gap)
+    score_of_gold = structure.score(potentials, gold)
+    assert gap == pytest.approx(structure.score(potentials, other) - score_of_gold)
+    of_arcs = np.vdot(potentials.arcs, gradient.arcs)
+    assert of_arcs + potentials.parts @ gradient.parts == pytest.approx(gap)
     value, _ = StructuredHinge().value_and_gradient(structure, potentials, gold)
-    found = structure.decode(structure.cost_augmented(potentials, gold))
-    expected = (
-        structure.score(potentials, found)
-        - structure.score(potentials, gold)
-        + np.count_nonzero(found != gold)
-    )
+    rival = structure.decode(structure.cost_augmented(potentials, gold))
+    cost = np.count_nonzero(rival != gold)
+    expected = structure.score(potentials, rival) - score_of_gold + cost
     assert value == pytest.approx(max(expected, 0.0))
-    assert (
-        Perceptron().value_and_gradient(structure, potentials, structure.decode(potentials))[0]
-        == 0.0
-    )
+    decoded = structure.decode(potentials)
+    assert Perceptron().value_and_gradient(structure, potentials, decoded)[0] == 0.0
     partial = np.where(np.arange(n) % 2 == 0, gold, -1)
     agreeing = structure.decode(structure.agreeing(potentials, partial))
     assert np.array_equal(agreeing[::2], gold[::2])
@@ -227,8 +222,8 @@ def test_probabilities_mix_marginals_and_the_best_tree(seed, n):
     assert_allclose(expected[:, 1:].sum(axis=0), 1.0)
     heads = structure.decode(potentials)
     marginals = structure.first_order.arc_probabilities(potentials.arcs)
-    own = expected[heads, np.arange(1, n + 1)] - marginals[heads, np.arange(1, n + 1)]
-    assert np.all(own >= -1e-12)
+    gains = expected - marginals
+    assert np.all(gains[heads, np.arange(1, n + 1)] >= -1e-12)
     assert_allclose(structure.arc_probabilities(structure.settled(potentials)), expected)
     least_risk = structure.decode_marginals(potentials)
     assert np.array_equal(least_risk, structure.first_order.decode(expected))
@@ -243,8 +238,7 @@ def test_long_sentences_and_all_arcs(rng):
     potentials.parts[:] = 0.1 * rng.normal(size=len(potentials.parts))
     first = structure.score(potentials, structure.first_order.decode(potentials.arcs))
     assert structure.score(potentials, structure.decode(potentials)) > first
-    long = np.zeros((1001, 1001), dtype=bool)
-    long[np.arange(1000), np.arange(1, 1001)] = long[np.arange(999), np.arange(2, 1001)] = True
+    long = np.eye(1001, k=1, dtype=bool) | np.eye(1001, k=2, dtype=bool)
     chain = structure.over(long)
     assert len(structure.decode(chain)) == 1000
 
@@ -265,13 +259,15 @@ def test_lists_are_those_of_the_definition(rng):
     arcs = {(int(h), int(m)) for h, m in zip(*np.nonzero(candidates)) if m > 0 and h != m}
     assert set(zip(lists.heads.tolist(), lists.modifiers.tolist())) == arcs
     assert np.all(np.diff(lists.modifiers) >= 0)
-    n_grandparents = sum((g, h) in arcs for h, _ in arcs for g in range(8) if h > 0)
-    sides = [
-        sum((h, m) in arcs for m in side)
-        for h in range(8)
-        for side in (range(1, h), range(h + 1, 8))
-    ]
-    assert lists.n_parts == n_grandparents + sum((k + 1) * (k + 2) // 2 for k in sides if k)
+    expected = 0  # grandparents, and pairs of siblings or of none
+    for h in range(8):
+        n_heads = sum((g, h) in arcs for g in range(8))
+        n_left = sum((h, m) in arcs for m in range(1, h))
+        n_right = sum((h, m) in arcs for m in range(h + 1, 8))
+        expected += n_heads * (n_left + n_right)
+        for k in (n_left, n_right):
+            expected += math.comb(k + 2, 2) if k else 0
+    assert lists.n_parts == expected
     potentials = PartPotentials(np.zeros((8, 8)), np.zeros(lists.n_parts), lists)
     assert jit.arcs_of(lists, np.full(7, -1)).tolist() == [-1] * 8
     assert potentials.parts.sum() == 0
