@@ -2,7 +2,6 @@
 growth.
 """
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from tests.benchmarks.measuring import Measure, MissedError, Peer, elsewhere, stream
 from tests.benchmarks.reasons import REASONS
 from tests.benchmarks.tables import page, table
+
+from .commands import read_json
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +139,4 @@ def test_reasons_are_of_rows_that_there_are():
 
 def test_the_page_is_made_of_its_figures():
     docs = Path(__file__).parents[1] / "docs"
-    assert (docs / "benchmarks.md").read_text() == page(
-        json.loads((docs / "benchmarks.json").read_text())
-    )
+    assert (docs / "benchmarks.md").read_text() == page(read_json(docs / "benchmarks.json"))

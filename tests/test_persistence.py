@@ -31,7 +31,8 @@ from omkl.regularizers import L21, Ridge, TreeGroups
 
 def sequences(rng, n=12):
     X = [rng.normal(size=(rng.integers(1, 5), 4)) for _ in range(n)]
-    return X, [["up" if row[0] > 0 else "down" for row in x] for x in X]
+    y = [np.where(x[:, 0] > 0, "up", "down").tolist() for x in X]
+    return X, y
 
 
 def templates(X, y):

@@ -8,6 +8,8 @@ from omkl.cli.advice import in_options
 from omkl.cli.train import classifier
 from omkl.cli.train_parser import train_parser
 
+from ..commands import run
+
 
 @pytest.mark.parametrize(
     ("message", "expected"),
@@ -122,10 +124,7 @@ def test_a_regressor_names_a_column_of_words(command, column, tables, monkeypatc
 
 def test_words_for_a_saved_regressor_are_named(tables, monkeypatch, capsys):
     monkeypatch.chdir(tables)
-    assert (
-        main(["train", "regressor", "numbers.csv", "-o", "model.npz", "--epochs", "1", "--quiet"])
-        == 0
-    )
+    run("train", "regressor", "numbers.csv", "-o", "model.npz", "--epochs", "1", "--quiet")
     commands = ["evaluate model.npz words.csv", "inspect model.npz --data words.csv"]
     commands += ["guarantee model.npz words.csv -o g.npz", "report model.npz words.csv -o r.html"]
     for command in commands:

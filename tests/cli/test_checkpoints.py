@@ -13,8 +13,9 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_iris
 
 import omkl
-from omkl.cli import main
 from omkl.data import synthetic_treebank, write_treebank
+
+from ..commands import read_json, run
 
 pytestmark = pytest.mark.slow
 
@@ -32,25 +33,25 @@ def test_a_killed_command_resumes_to_the_same_file(kind, treebank, tmp_path):
     settings += ["--templates", "small", "--memory", "10"] if kind != "labeler" else []
     settings += ["--parts", "xpos", "trees", "--tagging-folds", "2"] if kind == "annotator" else []
     command = ["train", kind, str(treebank), *settings, "-o"]
-    assert main([*command, str(tmp_path / "straight.npz")]) == 0
+    run(*command, tmp_path / "straight.npz")
 
-    run = tmp_path / "run"
+    folder = tmp_path / "run"
     resumed = [
         *command,
         str(tmp_path / "resumed.npz"),
         "--checkpoint",
-        str(run),
+        str(folder),
         "--checkpoint-every",
         "20 rounds",
     ]
     process = subprocess.Popen([sys.executable, "-m", "omkl", *resumed])
-    while not run.exists() or not any(run.glob("checkpoint-*")):
+    while not folder.exists() or not any(folder.glob("checkpoint-*")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "resumed.npz").exists()
-    assert main([*resumed, "--resume"]) == 0
+    run(*resumed, "--resume")
     assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / "resumed.npz").read_bytes()
 
 
@@ -63,13 +64,13 @@ def test_streams_are_learned_block_by_block_and_resume(kind, treebank, tmp_path)
         path = tmp_path / "data.svm"
         X, y = load_iris(return_X_y=True)
         dump_svmlight_file(X, y, str(path), zero_based=False)
-    command = ["train", kind, str(path), *settings, "--quiet", "-o"]
-    assert main([*command, str(tmp_path / "straight.npz")]) == 0
-    run = ["--checkpoint", str(tmp_path / "run"), "--checkpoint-every", "7 rounds"]
-    assert main([*command, str(tmp_path / "first.npz"), *run]) == 0
+    command = ["train", kind, path, *settings, "--quiet", "-o"]
+    run(*command, tmp_path / "straight.npz")
+    checkpoints = ["--checkpoint", tmp_path / "run", "--checkpoint-every", "7 rounds"]
+    run(*command, tmp_path / "first.npz", *checkpoints)
     # without the newer checkpoint, the run resumes from the older one
     max((tmp_path / "run").iterdir()).unlink()
-    assert main([*command, str(tmp_path / "resumed.npz"), *run, "--resume"]) == 0
+    run(*command, tmp_path / "resumed.npz", *checkpoints, "--resume")
     for name in ("first", "resumed"):
         assert (tmp_path / "straight.npz").read_bytes() == (tmp_path / f"{name}.npz").read_bytes()
 
@@ -105,18 +106,13 @@ def train(kind, files, out, *options):
         "--json",
         report,
     ]
-    assert (
-        main(
-            [
-                *map(str, words),
-                *more,
-                "--quiet",
-                *(option.format(dev=files / f"d.{end}") for option in options),
-            ]
-        )
-        == 0
+    run(
+        *words,
+        *more,
+        "--quiet",
+        *(option.format(dev=files / f"d.{end}") for option in options),
     )
-    return omkl.load(out), json.loads(report.read_text())
+    return omkl.load(out), read_json(report)
 
 
 @pytest.mark.parametrize("stream", [[], ["--stream"]], ids=["whole", "stream"])

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from omkl.cli import main
 from omkl.data import read_graphs
 from omkl.exceptions import DataFileError
+
+from ..commands import read_json, run
 
 GRAPHS = [
     {"nodes": ["the", "dog", "runs"], "edges": [[0, 1], [1, 2]], "y": ["D", "N", "V"]},
@@ -26,24 +27,24 @@ def test_train_predict_evaluate_inspect_report(corpus, tmp_path, capsys):
     model, output, metrics, page = (
         tmp_path / name for name in ("m.npz", "out.jsonl", "m.json", "page.html")
     )
-    options = ["--random-state", "0", "--loss", "crf", "--dev", str(corpus), "--epochs", "5"]
-    assert main(["train", "graph", str(corpus), "-o", str(model), *options]) == 0
-    assert main(["predict", str(model), str(corpus), "-o", str(output), "--confidence"]) == 0
+    options = ["--random-state", "0", "--loss", "crf", "--dev", corpus, "--epochs", "5"]
+    run("train", "graph", corpus, "-o", model, *options)
+    run("predict", model, corpus, "-o", output, "--confidence")
     first = json.loads(output.read_text().splitlines()[0])
     assert first["y"] == ["D", "N", "V"]
     assert first["bound"] == pytest.approx(first["score"])
     assert len(first["confidence"]) == 3
-    assert main(["predict", str(model), str(corpus), "--to", "text"]) == 0
-    assert main(["predict", str(model), str(corpus), "-o", str(output), "--nbest", "2"]) == 0
+    run("predict", model, corpus, "--to", "text")
+    run("predict", model, corpus, "-o", output, "--nbest", "2")
     best, second = json.loads(output.read_text().splitlines()[0])["nbest"]
     assert best["y"] == first["y"]
     assert best["score"] == pytest.approx(first["score"])
     assert second["score"] <= best["score"]
-    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
-    scores = json.loads(metrics.read_text())
+    run("evaluate", model, corpus, "--json", metrics)
+    scores = read_json(metrics)
     assert scores["accuracy"] == scores["proved"] == 1.0
-    assert main(["inspect", str(model), "--data", str(corpus)]) == 0
-    assert main(["report", str(model), str(corpus), "-o", str(page)]) == 0
+    run("inspect", model, "--data", corpus)
+    run("report", model, corpus, "-o", page)
     printed = capsys.readouterr().out
     assert "Accuracy 100.00%, whole graphs 100.00% (6 nodes, 3 graphs)" in printed
     assert "D\nN\nV\n" in printed

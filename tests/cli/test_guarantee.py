@@ -16,11 +16,8 @@ from omkl.parsing.sentences import strings_of
 from omkl.structures.chain import Chain
 
 from ..annotation.made_language import sentences
+from ..commands import read_json, run
 from ..guarantees.test_checked import rows, words
-
-
-def run(*arguments):
-    assert main([*map(str, arguments)]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +119,7 @@ def test_rows_are_marked(folder, tmp_path):
     assert [
         line.split("\t")[1] == "accept" for line in out.read_text().splitlines()
     ] == accepted.tolist()
-    assert json.loads((tmp_path / "curve.json").read_text())["curve"] == loaded.curve()
+    assert read_json(tmp_path / "curve.json")["curve"] == loaded.curve()
 
 
 def test_words_of_trees_are_marked_and_the_report_draws_the_curve(folder, tmp_path):

@@ -14,6 +14,8 @@ from omkl.cli.console import bar_chart, table
 from omkl.data import read_sequences, synthetic_treebank, write_sequences, write_treebank
 from omkl.exceptions import InputError
 
+from ..commands import read_json, run
+
 CRFSUITE = "".join(
     f"{label}\tw={word}\tn={i % 3}\n" + ("\n" if i % 4 == 3 else "")
     for i, (label, word) in enumerate([("D", "the"), ("N", "dog"), ("V", "runs"), ("P", ".")] * 10)
@@ -30,29 +32,24 @@ def corpus(tmp_path):
 @pytest.fixture
 def model(corpus, tmp_path):
     path = tmp_path / "model.npz"
-    assert (
-        main(["train", "labeler", str(corpus), "-o", str(path), "--random-state", "0", "--quiet"])
-        == 0
-    )
+    run("train", "labeler", corpus, "-o", path, "--random-state", "0", "--quiet")
     return path
 
 
 def test_train_predict_evaluate_inspect(corpus, model, tmp_path, capsys):
     output = tmp_path / "labels.txt"
     metrics = tmp_path / "metrics.json"
-    assert main(["predict", str(model), str(corpus), "-o", str(output)]) == 0
+    run("predict", model, corpus, "-o", output)
     labels = output.read_text().split("\n\n")
     assert labels[0] == "D\nN\nV\nP"
-    assert (
-        main(["predict", str(model), str(corpus), "-o", str(tmp_path / "l.jsonl"), "--quiet"]) == 0
-    )
+    run("predict", model, corpus, "-o", tmp_path / "l.jsonl", "--quiet")
     assert json.loads((tmp_path / "l.jsonl").read_text().splitlines()[0]) == {
         "y": ["D", "N", "V", "P"]
     }
-    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
-    assert json.loads(metrics.read_text())["accuracy"] == 1.0
-    assert main(["inspect", str(model), "--top", "3", "--json", str(metrics)]) == 0
-    inspected = json.loads(metrics.read_text())
+    run("evaluate", model, corpus, "--json", metrics)
+    assert read_json(metrics)["accuracy"] == 1.0
+    run("inspect", model, "--top", "3", "--json", metrics)
+    inspected = read_json(metrics)
     assert sum(inspected["kernel_weights"].values()) == pytest.approx(1.0)
     assert len(inspected["top_features"]) == 3
     printed = capsys.readouterr().out
@@ -102,9 +99,9 @@ def test_a_model_that_only_predicts_is_small(corpus, model, tmp_path, capsys):
         "--quiet",
         "--predict-only",
     ]
-    assert main([*train, "--precision", "float16"]) == 0
+    run(*train, "--precision", "float16")
     assert small.stat().st_size < 0.7 * model.stat().st_size
-    assert main(["predict", str(small), str(corpus), "-o", str(output), "--quiet"]) == 0
+    run("predict", small, corpus, "-o", output, "--quiet")
     assert output.read_text().startswith("D\nN\nV\nP\n")
     assert main([*train, "--budget", "9"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -115,36 +112,17 @@ def test_entities_are_evaluated_where_labels_mark_them(tmp_path, capsys):
     model = tmp_path / "ner.npz"
     metrics = tmp_path / "metrics.json"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\n" * 8)
-    options = ["-o", str(model), "--random-state", "0", "--quiet"]
-    assert (
-        main(
-            [
-                "train",
-                "labeler",
-                str(corpus),
-                *options,
-                "--allowed-transitions",
-                "BIO",
-                "--dev",
-                str(corpus),
-            ]
-        )
-        == 0
-    )
+    options = ["-o", model, "--random-state", "0", "--quiet"]
+    run("train", "labeler", corpus, *options, "--allowed-transitions", "BIO", "--dev", corpus)
     assert omkl.load(model).temperature_ > 0  # calibrated on --dev
     assert omkl.load(model).predict([[["w=Lee"], ["w=Lee"]]])[0][0] != "I-PER"
     corpus.write_text("B-PER\tw=Ann\nI-PER\tw=Lee\nO\tw=runs\n\nI-LOC\tw=Ghent\nO\tw=runs\n\n" * 8)
-    assert (
-        main(["train", "labeler", str(corpus), "-o", str(model), "--random-state", "0", "--quiet"])
-        == 0
-    )
-    assert main(["evaluate", str(model), str(corpus), "--json", str(metrics)]) == 0
+    run("train", "labeler", corpus, "-o", model, "--random-state", "0", "--quiet")
+    run("evaluate", model, corpus, "--json", metrics)
     assert "Entities: precision 100.00%, recall 100.00%" in capsys.readouterr().out
-    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER", "LOC"]
-    assert (
-        main(["evaluate", str(model), str(corpus), "--scheme", "BIO", "--json", str(metrics)]) == 0
-    )
-    assert [row["type"] for row in json.loads(metrics.read_text())["entities"]] == ["PER"]
+    assert [row["type"] for row in read_json(metrics)["entities"]] == ["PER", "LOC"]
+    run("evaluate", model, corpus, "--scheme", "BIO", "--json", metrics)
+    assert [row["type"] for row in read_json(metrics)["entities"]] == ["PER"]
 
 
 def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
@@ -164,9 +142,9 @@ def test_train_reports_on_dev_data_and_as_json(corpus, tmp_path, capsys):
         "--loss crf --regularizer l2 --C 3 --epochs 5 --method rda --learning-rate 0.5"
         " --average last --transitions none"
     )
-    assert main([*map(str, files), *settings.split()]) == 0
+    run(*files, *settings.split())
     assert "Token accuracy on" in capsys.readouterr().out
-    saved = json.loads(metrics.read_text())
+    saved = read_json(metrics)
     assert saved["dev"]["accuracy"] > 0.9
     assert len(saved["history"]) == 5
     parameters = omkl.load(tmp_path / "m.npz").get_params()
@@ -220,7 +198,7 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(capsys):
     ):
         assert main(command) == 2
         assert capsys.readouterr().err.count("\n") == 1
-    assert main(["--version"]) == 0
+    run("--version")
     assert capsys.readouterr().out.split() == ["omkl", omkl.__version__]
 
 
@@ -260,44 +238,15 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     ]
     train.write_text("\n".join([*lines, "", *lines, ""]) + "\n")
     model = str(tmp_path / "model.npz")
-    assert main(["train", "labeler", str(train), "-o", model, "--epochs", "5", "--quiet"]) == 0
+    run("train", "labeler", train, "-o", model, "--epochs", "5", "--quiet")
     blank = tmp_path / "blank.conllu"
     blank.write_text(train.read_text().replace("DET", "_").replace("NOUN", "_"))
-    assert main(["predict", model, str(blank), "-o", str(out), "--quiet"]) == 0
+    run("predict", model, blank, "-o", out, "--quiet")
     assert out.read_text() == train.read_text()
     assert main(["predict", model, str(blank), "-o", str(out), "--quiet", "--confidence"]) == 2
-    assert (
-        main(
-            [
-                "train",
-                "labeler",
-                str(train),
-                "-o",
-                model,
-                "--epochs",
-                "5",
-                "--dev",
-                str(train),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    run("train", "labeler", train, "-o", model, "--epochs", "5", "--dev", train, "--quiet")
     for output in ("out.conllu", "out.jsonl", "out.txt"):
-        assert (
-            main(
-                [
-                    "predict",
-                    model,
-                    str(blank),
-                    "-o",
-                    str(tmp_path / output),
-                    "--quiet",
-                    "--confidence",
-                ]
-            )
-            == 0
-        )
+        run("predict", model, blank, "-o", tmp_path / output, "--quiet", "--confidence")
     [notes] = {
         line.split("\t")[9].rpartition("=")[0]
         for line in out.read_text().splitlines()
@@ -311,9 +260,9 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     assert label == "DET"
     assert float(p) == record["confidence"][0]
     best = omkl.load(model).predict_nbest([["the", "dog"]], 2)[0]
-    nbest = ["predict", model, str(blank), "--quiet", "--nbest", "2", "-o"]
+    nbest = ["predict", model, blank, "--quiet", "--nbest", "2", "-o"]
     for output in ("out.conllu", "out.jsonl", "out.txt"):
-        assert main([*nbest, str(tmp_path / output)]) == 0
+        run(*nbest, tmp_path / output)
     tags = [line.split("\t")[3] for line in out.read_text().splitlines() if "\t" in line]
     assert tags == 2 * [label for labeling in best for label in labeling.labels]
     records = (tmp_path / "out.jsonl").read_text().splitlines()
@@ -323,7 +272,7 @@ def test_a_labeler_tags_treebanks_and_text(tmp_path, refused):
     lines = (tmp_path / "out.txt").read_text().splitlines()
     assert lines[:4] == [f"# 1 {best[0].score:.6g}", "DET", "NOUN", ""]
     text.write_text("the dog\n")
-    assert main(["predict", model, str(text), "-o", str(out), "--quiet"]) == 0
+    run("predict", model, text, "-o", out, "--quiet")
     assert [line.split("\t")[1:4] for line in out.read_text().splitlines() if "\t" in line] == [
         ["the", "_", "DET"],
         ["dog", "_", "NOUN"],
@@ -353,7 +302,7 @@ def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(
         + "\n"
     )
     bad.write_bytes(good.read_bytes().replace(*(piece.encode() for piece in damage)))
-    assert main(["train", "labeler", str(good), "-o", str(model), "--epochs", "1", "--quiet"]) == 0
+    run("train", "labeler", good, "-o", model, "--epochs", "1", "--quiet")
     for command in (
         ["evaluate", model, bad],
         ["predict", model, bad, "--to", "conllu", "-o", tmp_path / "out"],
@@ -361,10 +310,7 @@ def test_a_treebank_without_tabs_or_line_ends_is_not_read_as_text(
         refused(command, reason)
     if damage[0] == "\t":
         text = bad.rename(tmp_path / "text")
-        assert (
-            main(["predict", str(model), str(text), "--to", "conllu", "-o", str(tmp_path / "out")])
-            == 0
-        )
+        run("predict", model, text, "--to", "conllu", "-o", tmp_path / "out")
         assert (
             "text looks like CoNLL-U without tabs, and is read as text" in capsys.readouterr().err
         )
@@ -391,19 +337,7 @@ def test_columns_are_read_and_written(columns):
     assert read_sequences(columns / "out.jsonl") == (X, y)
     assert convert(columns / "out.jsonl", "-o", columns / "again.columns") == 0
     assert read_sequences(columns / "again.columns") == (X, y)
-    assert (
-        main(
-            [
-                "train",
-                "labeler",
-                str(columns / "train.columns"),
-                "-o",
-                str(columns / "m.npz"),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    run("train", "labeler", columns / "train.columns", "-o", columns / "m.npz", "--quiet")
 
 
 TEXT = st.text(
@@ -469,23 +403,18 @@ def test_words_without_a_tag_have_no_label(tmp_path, refused):
     )
     assert read_sequences(path)[1][1:3] == [["NOUN", "NOUN"], [None, "NOUN"]]
     for stream in ([], ["--stream"]):
-        assert (
-            main(
-                [
-                    "train",
-                    "labeler",
-                    path,
-                    "-o",
-                    model,
-                    "--epochs",
-                    "2",
-                    "--quiet",
-                    *stream,
-                    "--dev",
-                    tagged,
-                ]
-            )
-            == 0
+        run(
+            "train",
+            "labeler",
+            path,
+            "-o",
+            model,
+            "--epochs",
+            "2",
+            "--quiet",
+            *stream,
+            "--dev",
+            tagged,
         )
         assert omkl.load(model).classes_.tolist() == ["DET", "NOUN", "VERB"]
     assert convert(path, "-o", tmp_path / "t.jsonl") == 0
@@ -553,19 +482,7 @@ def test_files_of_conll_2003_are_recognized_by_their_first_line(tmp_path):
     X, y = read_sequences(tmp_path / "eng.train")
     assert [[token["c0"] for token in x] for x in X] == [["EU", "rejects"], ["Peter", "Blackburn"]]
     assert y == [["B-ORG", "O"], ["B-PER", "I-PER"]]
-    assert (
-        main(
-            [
-                "train",
-                "labeler",
-                str(tmp_path / "eng.train"),
-                "-o",
-                str(tmp_path / "m.npz"),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    run("train", "labeler", tmp_path / "eng.train", "-o", tmp_path / "m.npz", "--quiet")
     (tmp_path / "attributes").write_text("B-ORG\tword=EU\tpiece=a b\nO\tword=rejects\n")
     assert read_sequences(tmp_path / "attributes")[1] == [["B-ORG", "O"]]
 
@@ -591,8 +508,8 @@ def test_predictions_for_columns_are_beside_their_lines(mark, gold, tmp_path):
     ]
     lines = [row if row.startswith("#") else row.replace(" ", mark) for row in rows]
     path.write_text("\n".join(lines) + " \n")
-    assert main(["train", "labeler", str(train), "-o", str(model), "--loss", "crf", "--quiet"]) == 0
-    assert main(["predict", str(model), str(path), "-o", str(out), "--quiet"]) == 0
+    run("train", "labeler", train, "-o", model, "--loss", "crf", "--quiet")
+    run("predict", model, path, "-o", out, "--quiet")
     added = ["", "", "", "B", "O", "", "", "B"]
     expected = [line + mark * bool(label) + label for line, label in zip(lines, added)]
     assert out.read_text().splitlines() == expected

@@ -20,6 +20,8 @@ from omkl.cli import options as opt
 from omkl.cli.demo import LABELERS, USEFUL, USELESS, describe_weights, tokens_of
 from omkl.data import synthetic_treebank, write_treebank
 
+from ..commands import read_json, run
+
 
 def commands(group=opt.omkl, path="omkl"):
     """Return all groups and commands by their full names."""
@@ -84,7 +86,7 @@ def test_help_has_examples_that_are_commands(path, capsys):
             rest = rest[1:]
         if "--help" not in words:
             assert command.make_context("omkl", list(rest), obj=opt.Run()).params
-    assert main([*path.split()[1:], "--help"]) == 0
+    run(*path.split()[1:], "--help")
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
 
 
@@ -118,9 +120,9 @@ def files(tmp_path_factory):
     dump_svmlight_file(X, y, paths["r.svm"], zero_based=False)
     common = ["--epochs", "1", "--random-state", "0", "--quiet", "-o"]
     small = ["--templates", "small", "--memory", "10"]
-    assert main(["train", "labeler", paths["t.conllu"], *common, paths["tagger.npz"]]) == 0
-    assert main(["train", "classifier", paths["r.svm"], *common, paths["rows.npz"]]) == 0
-    assert main(["train", "parser", paths["t.conllu"], *small, *common, paths["parser.npz"]]) == 0
+    run("train", "labeler", paths["t.conllu"], *common, paths["tagger.npz"])
+    run("train", "classifier", paths["r.svm"], *common, paths["rows.npz"])
+    run("train", "parser", paths["t.conllu"], *small, *common, paths["parser.npz"])
     return paths
 
 
@@ -230,7 +232,7 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
             ]
             assert main(train) == 2
             assert f"{path.name}, line" in capsys.readouterr().err
-            assert main([*train, "--on-error", "skip", "--json", "-"]) == 0
+            run(*train, "--on-error", "skip", "--json", "-")
             printed = capsys.readouterr()
             metrics = json.loads(printed.out)
             assert metrics.get("examples", metrics.get("sequences")) == (
@@ -244,7 +246,7 @@ def test_on_error_skip_leaves_out_bad_records(tmp_path, capsys):
                 str(path),
             ]
             assert main([command, *arguments]) == 2
-            assert main([command, *arguments, "--on-error", "skip"]) == 0
+            run(command, *arguments, "--on-error", "skip")
 
 
 @pytest.mark.slow
@@ -327,7 +329,7 @@ def files_of_rows(tmp_path_factory):
             "--quiet",
             *loss,
         ]
-        assert main(train) == 0
+        run(*train)
     return files
 
 
@@ -340,8 +342,8 @@ def test_demo_prints_saves_and_draws(tmp_path, capsys):
     printed = capsys.readouterr().out
     for expected in (*LABELERS, "told which 4 see the digit", "█", "At zero:", "Next:"):
         assert expected in printed
-    metrics = json.loads((tmp_path / "m.json").read_text())
-    assert metrics == json.loads((tmp_path / "metrics.json").read_text())
+    metrics = read_json(tmp_path / "m.json")
+    assert metrics == read_json(tmp_path / "metrics.json")
     accuracies = {row["kernels"]: row["accuracy"] for row in metrics["results"]}
     assert list(accuracies) == list(LABELERS)
     assert accuracies["MKL out of sample"] > accuracies["all 13 alike"] + 0.01

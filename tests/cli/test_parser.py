@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from io import BytesIO, TextIOWrapper
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, wri
 from omkl.parsing.sentences import strings_of
 
 from ..annotation.made_language import sentences
+from ..commands import read_json, run
 
 TEMPLATES = "tags = h.upos m.upos direction\nh.lemma m.lemma\nm.xpos distance\nh.form m.form\n"
 
@@ -40,37 +40,51 @@ def model(treebanks):
     command = [
         "train",
         "parser",
-        str(treebanks / "train.conllu"),
+        treebanks / "train.conllu",
         "-o",
-        str(path),
+        path,
         "--epochs",
         "3",
         "--quiet",
     ]
     settings = [
         "--templates",
-        str(treebanks / "templates.txt"),
+        treebanks / "templates.txt",
         "--random-state",
         "0",
         "--memory",
         "20",
     ]
-    assert main([*command, *settings]) == 0
+    run(*command, *settings)
     return path
 
 
 def test_training_reports_dev_scores(treebanks, tmp_path, capsys):
     out = tmp_path / "m.npz"
     metrics = tmp_path / "m.json"
-    assert main([
-        "train", "parser", str(treebanks / "train.conllu"), "-o", str(out),
-        "--templates", "small", "--epochs", "2", "--dev", str(treebanks / "test.conllu"),
-        "--json", str(metrics), "--memory", "20", "--method", "rda",
-    ]) == 0  # fmt: skip
+    run(
+        "train",
+        "parser",
+        treebanks / "train.conllu",
+        "-o",
+        out,
+        "--templates",
+        "small",
+        "--epochs",
+        "2",
+        "--dev",
+        treebanks / "test.conllu",
+        "--json",
+        metrics,
+        "--memory",
+        "20",
+        "--method",
+        "rda",
+    )
     printed = capsys.readouterr().out
     assert "of 26 templates" in printed
     assert "LAS" in printed
-    report = json.loads(metrics.read_text())
+    report = read_json(metrics)
     assert report["dev"]["all"]["uas"] > 0.2
     assert len(report["template_weights"]) == 26
     assert report["features"] > 1000
@@ -80,14 +94,11 @@ def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, 
     out = tmp_path / "parsed.conllu"
     test = str(treebanks / "test.conllu")
     refused(["predict", model, test, "-o", out, "--confidence"], "--confidence needs probabilities")
-    command = ["calibrate", str(model), test, "-o", str(tmp_path / "calibrated.npz"), "--quiet"]
-    assert main(command) == 0
+    command = ["calibrate", model, test, "-o", tmp_path / "calibrated.npz", "--quiet"]
+    run(*command)
     omkl.load(model).calibrate(test).save(tmp_path / "same.npz")
     assert (tmp_path / "calibrated.npz").read_bytes() == (tmp_path / "same.npz").read_bytes()
-    assert (
-        main(["predict", str(tmp_path / "calibrated.npz"), test, "-o", str(out), "--confidence"])
-        == 0
-    )
+    run("predict", tmp_path / "calibrated.npz", test, "-o", out, "--confidence")
     parsed = read_treebank(out, single_root=True)
     assert np.array_equal(parsed.heads, omkl.load(model).parse(test).heads)
     assert all(
@@ -100,19 +111,19 @@ def test_predict_writes_the_confidence_of_a_calibrated_parser(treebanks, model, 
 @pytest.mark.slow
 def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     out = tmp_path / "m.npz"
-    templates = str(treebanks / "templates.txt")
+    templates = treebanks / "templates.txt"
     command = [
         "train",
         "parser",
-        str(treebanks / "train.conllu"),
+        treebanks / "train.conllu",
         "-o",
-        str(out),
+        out,
         "--epochs",
         "1",
         "--memory",
         "10",
     ]
-    assert main([*command, "--likely", "0.95", "--multi-root", "--quiet"]) == 0
+    run(*command, "--likely", "0.95", "--multi-root", "--quiet")
     parser = omkl.load(out)
     assert parser.search.likely == 0.95
     assert parser.first_.trees.single_root is False
@@ -120,7 +131,7 @@ def test_first_parsers_are_trained_by_one_option(treebanks, tmp_path):
     assert parser.model_.codec.stage.first[0].model_.codec.stage.selection.margin > 0
     assert parser.search.order == 2
     assert parser.first_.first_.templates_.names[0] == "h.upos m.upos direction"
-    assert main([*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet"]) == 0
+    run(*command, "--order", "1", "--templates", templates, "--C", "5", "--quiet")
     parser = omkl.load(out)
     assert parser.search.order == 1
     assert parser.C == 5.0
@@ -135,14 +146,14 @@ def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refus
     command = [
         "train",
         "parser",
-        str(treebanks / "train.conllu"),
+        treebanks / "train.conllu",
         "-o",
-        str(out),
+        out,
         "--templates",
         templates,
     ]
     for keep, most in (("2", 2), ("auto", 4)):
-        assert main([*command, "--epochs", "2", "--memory", "10", "--keep", keep, "--quiet"]) == 0
+        run(*command, "--epochs", "2", "--memory", "10", "--keep", keep, "--quiet")
         assert len(omkl.load(out).templates_) <= most
     refused([*command, "--keep", "few"], "--keep")
 
@@ -150,7 +161,7 @@ def test_templates_are_kept_by_number_or_as_few_as_do(treebanks, tmp_path, refus
 def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path, capsys):
     test = str(treebanks / "test.conllu")
     out = tmp_path / "out.conllu.gz"
-    assert main(["predict", str(model), test, "-o", str(out), "--nbest", "3"]) == 0
+    run("predict", model, test, "-o", out, "--nbest", "3")
     written = read_treebank(out)
     parser = omkl.load(model)
     sentences = read_treebank(test)
@@ -164,7 +175,7 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
     comments = gzip.decompress(out.read_bytes()).decode().splitlines()[:2]
     assert comments == ["# rank = 1", f"# score = {best[0][0].score:.6g}"]
     capsys.readouterr()
-    assert main(["predict", str(model), test, "--nbest", "2", "--to", "jsonl"]) == 0
+    run("predict", model, test, "--nbest", "2", "--to", "jsonl")
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [record["forms"] for record in records] == [sentence.forms for sentence in sentences]
     assert records[0]["nbest"][1] == {
@@ -172,7 +183,7 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
         "deprels": best[0][1].deprels,
         "score": best[0][1].score,
     }
-    assert main(["predict", str(model), test, "-o", str(tmp_path / "parsed.jsonl"), "--quiet"]) == 0
+    run("predict", model, test, "-o", tmp_path / "parsed.jsonl", "--quiet")
     records = [json.loads(line) for line in (tmp_path / "parsed.jsonl").read_text().splitlines()]
     parsed = parser.parse(sentences)
     assert [record["heads"] for record in records] == [sentence.heads for sentence in parsed]
@@ -182,7 +193,7 @@ def test_the_best_trees_are_written_with_their_scores(treebanks, model, tmp_path
 def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, capsys):
     gold = read_treebank(treebanks / "test.conllu")
     out = tmp_path / "parsed.conllu"
-    assert main(["predict", str(model), str(treebanks / "test.conllu"), "-o", str(out)]) == 0
+    run("predict", model, treebanks / "test.conllu", "-o", out)
     assert "words a second" in capsys.readouterr().out
     parsed = read_treebank(out, single_root=True)
     assert np.array_equal(parsed.heads, omkl.load(model).parse(gold).heads)
@@ -196,49 +207,47 @@ def test_predict_replaces_heads_and_relations_only(treebanks, model, tmp_path, c
 def test_evaluate_inspect_prune(treebanks, model, tmp_path, capsys):
     metrics = tmp_path / "m.json"
     smaller = tmp_path / "small.npz"
-    assert (
-        main(["evaluate", str(model), str(treebanks / "test.conllu"), "--json", str(metrics)]) == 0
-    )
+    run("evaluate", model, treebanks / "test.conllu", "--json", metrics)
     assert "without PUNCT: UAS" in capsys.readouterr().out
-    uas = json.loads(metrics.read_text())["all"]["uas"]
+    uas = read_json(metrics)["all"]["uas"]
     assert uas > 0.4
-    assert main(["inspect", str(model), "--top", "3", "--groups", "2"]) == 0
+    run("inspect", model, "--top", "3", "--groups", "2")
     printed = capsys.readouterr().out
     assert "4 templates" in printed
     assert "and 2 more" in printed
-    held_out = ["--data", str(treebanks / "test.conllu"), "--json", str(metrics)]
-    assert main(["inspect", str(model), *held_out]) == 0
+    held_out = ["--data", treebanks / "test.conllu", "--json", metrics]
+    run("inspect", model, *held_out)
     assert "loss without" in capsys.readouterr().out
-    records = json.loads(metrics.read_text())["group_report"]
+    records = read_json(metrics)["group_report"]
     assert records[0].keys() == omkl.load(model).group_report(treebanks / "test.conllu")[0].keys()
-    assert main(["inspect", str(model), "--group", "tags"]) == 0
+    run("inspect", model, "--group", "tags")
     assert "h.upos=" in capsys.readouterr().out
     prune = [
         "prune",
-        str(model),
+        model,
         "--keep",
         "3",
         "-o",
-        str(smaller),
+        smaller,
         "--dev",
-        str(treebanks / "test.conllu"),
+        treebanks / "test.conllu",
     ]
-    assert main(prune) == 0
+    run(*prune)
     assert "Kept 3 of 4 templates" in capsys.readouterr().out
     assert "h.form m.form" not in omkl.load(smaller).templates_.names
     assert omkl.load(smaller).temperature_ is not None  # by --dev, as in training
     retrain = [
         "--retrain",
-        str(treebanks / "train.conllu"),
+        treebanks / "train.conllu",
         "--regularizer",
         "l2",
         "--json",
-        str(metrics),
+        metrics,
         "--quiet",
     ]
-    assert main([*prune, *retrain]) == 0
+    run(*prune, *retrain)
     assert omkl.load(smaller).regularizer == "l2"
-    assert json.loads(metrics.read_text())["dev"]["all"]["uas"] > uas - 0.05
+    assert read_json(metrics)["dev"]["all"]["uas"] > uas - 0.05
 
 
 @pytest.mark.slow
@@ -247,15 +256,12 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
     small = tmp_path / "small.npz"
     picture = tmp_path / "curve.svg"
     prune = ["prune", str(model), "-o", str(small), "--retrain", train]
-    assert (
-        main([*prune, "--keep", "auto", "--plot", str(picture), "--json", str(tmp_path / "m.json")])
-        == 0
-    )
+    run(*prune, "--keep", "auto", "--plot", picture, "--json", tmp_path / "m.json")
     pruned = omkl.load(small)
     printed = capsys.readouterr().out
     assert f"Kept {len(pruned.templates_)} of 4 templates" in printed
     assert "behind the best" in printed
-    curve = json.loads((tmp_path / "m.json").read_text())["pruning_curve"]
+    curve = read_json(tmp_path / "m.json")["pruning_curve"]
     assert [point["templates"] for point in curve] == [4, 1]  # three have a weight
     assert curve == pruned.pruning_curve_
     assert picture.read_text().startswith("<?xml")
@@ -276,25 +282,23 @@ def test_pruning_draws_its_curve_and_names_the_knee(treebanks, model, tmp_path, 
 def test_evaluate_compares_two_treebanks_as_it_does_a_parser(
     treebanks, model, tmp_path, capsys, refused
 ):
-    gold = str(treebanks / "test.conllu")
-    system = str(tmp_path / "parsed.conllu")
+    gold = treebanks / "test.conllu"
+    system = tmp_path / "parsed.conllu"
     metrics = tmp_path / "m.json"
-    assert main(["predict", str(model), gold, "-o", system, "--quiet"]) == 0
-    assert main(["evaluate", str(model), gold, "--json", str(metrics)]) == 0
-    of_model = json.loads(metrics.read_text())
+    run("predict", model, gold, "-o", system, "--quiet")
+    run("evaluate", model, gold, "--json", metrics)
+    of_model = read_json(metrics)
     printed = capsys.readouterr().out
     assert "MLAS" in printed
     assert "UPOS" not in printed
     assert "precision" in printed
-    assert main(["evaluate", gold, system, "--json", str(metrics)]) == 0
+    run("evaluate", gold, system, "--json", metrics)
     printed = capsys.readouterr().out
-    assert json.loads(metrics.read_text()) == of_model
+    assert read_json(metrics) == of_model
     assert "UPOS               100.00%" in printed
     assert f"LAS with subtypes   {of_model['all']['las_subtypes']:.2%}" in printed
-    assert (
-        main(["evaluate", str(model), gold, "--jobs", "2", "--json", str(metrics), "--quiet"]) == 0
-    )
-    assert json.loads(metrics.read_text()) == of_model
+    run("evaluate", model, gold, "--jobs", "2", "--json", metrics, "--quiet")
+    assert read_json(metrics) == of_model
     refused(
         ["evaluate", gold, system, "--target", "y"], "--target does not go with a pair of treebanks"
     )
@@ -391,28 +395,23 @@ def folder(tmp_path_factory):
     write_treebank(folder / "test.conllu", Treebank.from_sentences(sentences(40, seed=1)))
     arguments = ["--epochs", "3", "--templates", "small", "--random-state", "0"]
     paths = [
-        str(folder / "train.conllu"),
+        folder / "train.conllu",
         "-o",
-        str(folder / "model.npz"),
+        folder / "model.npz",
         "--dev",
-        str(folder / "test.conllu"),
+        folder / "test.conllu",
     ]
-    assert (
-        main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
-    )
+    run("train", "annotator", *paths, *arguments, "--json", folder / "train.json")
     return folder
 
 
 def test_training_and_inspect_tell_what_was_learned(folder, capsys):
-    metrics = json.loads((folder / "train.json").read_text())
+    metrics = read_json(folder / "train.json")
     assert metrics["parts"] == ["upos", "xpos", "feats", "lemmas", "trees"]
     assert metrics["dev"]["all"]["las"] > 0.9
-    assert main(["inspect", str(folder / "model.npz"), "--json", str(folder / "inspect.json")]) == 0
+    run("inspect", folder / "model.npz", "--json", folder / "inspect.json")
     assert "upos" in capsys.readouterr().out
-    assert (
-        json.loads((folder / "inspect.json").read_text())["kernel_weights"]
-        == metrics["kernel_weights"]
-    )
+    assert read_json(folder / "inspect.json")["kernel_weights"] == metrics["kernel_weights"]
 
 
 def test_parts_of_annotators_are_inspected(folder, capsys, refused):
@@ -422,36 +421,15 @@ def test_parts_of_annotators_are_inspected(folder, capsys, refused):
     for part in ("upos", "xpos", "trees"):
         if part not in omkl.load(model).models():
             continue
-        assert (
-            main(
-                [
-                    "inspect",
-                    model,
-                    "--part",
-                    part,
-                    "--data",
-                    gold,
-                    "--groups",
-                    "3",
-                    "--json",
-                    metrics,
-                ]
-            )
-            == 0
-        )
+        run("inspect", model, "--part", part, "--data", gold, "--groups", "3", "--json", metrics)
         assert "of two alike, only one can go" in " ".join(capsys.readouterr().out.split())
-        report = json.loads(Path(metrics).read_text())
+        report = read_json(metrics)
         measured = {row["group"] for row in report["group_report"] if "loss_increase" in row}
         assert measured >= report["kernel_weights"].keys()
-    assert (
-        main(
-            ["inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics]
-        )
-        == 0
-    )
-    assert {f["group"] for f in json.loads(Path(metrics).read_text())["top_features"]} == {"word"}
+    run("inspect", model, "--part", "upos", "--group", "word", "--top", "2", "--json", metrics)
+    assert {f["group"] for f in read_json(metrics)["top_features"]} == {"word"}
     capsys.readouterr()
-    assert main(["inspect", model, "--groups", "12", "--top", "1"]) == 0
+    run("inspect", model, "--groups", "12", "--top", "1")
     block = capsys.readouterr().out.split("upos: ")[1].split("\n\n")[0]
     assert block.count("\n") == 12
     refused(["inspect", model, "--part", "tree"], "--part must be one of ")
@@ -460,24 +438,24 @@ def test_parts_of_annotators_are_inspected(folder, capsys, refused):
 
 def test_evaluate_agrees_with_predict(folder, capsys):
     gold, model, out = (str(folder / name) for name in ("test.conllu", "model.npz", "out.conllu"))
-    assert main(["predict", model, gold, "-o", out]) == 0
+    run("predict", model, gold, "-o", out)
     assert "words a second" in capsys.readouterr().out
-    assert main(["evaluate", model, gold, "--json", str(folder / "own.json"), "--quiet"]) == 0
-    assert main(["evaluate", gold, out, "--json", str(folder / "files.json"), "--quiet"]) == 0
-    direct_scores = json.loads((folder / "own.json").read_text())["all"]
-    assert direct_scores == json.loads((folder / "files.json").read_text())["all"]
+    run("evaluate", model, gold, "--json", folder / "own.json", "--quiet")
+    run("evaluate", gold, out, "--json", folder / "files.json", "--quiet")
+    direct_scores = read_json(folder / "own.json")["all"]
+    assert direct_scores == read_json(folder / "files.json")["all"]
 
 
 def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
     words = folder / "words.conllu"
     lemmas = folder / "lemmas.conllu"
-    model = str(folder / "model.npz")
+    model = folder / "model.npz"
     gold = read_treebank(folder / "test.conllu")
     plain = Treebank.from_sentences([Sentence(forms=sentence.forms) for sentence in gold])
     write_treebank(words, plain)
-    refused(["evaluate", model, str(words)], "no gold annotation")
+    refused(["evaluate", model, words], "no gold annotation")
     write_treebank(lemmas, plain.with_strings("lemmas", strings_of(gold, "lemmas")))
-    assert main(["evaluate", model, str(lemmas)]) == 0
+    run("evaluate", model, lemmas)
     printed = capsys.readouterr().out
     assert "Lemmas" in printed
     assert not any(name in printed for name in ("UPOS", "XPOS", "UFeats", "AllTags", "UAS"))
@@ -486,9 +464,7 @@ def test_columns_without_gold_annotation_have_no_score(folder, capsys, refused):
 def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, monkeypatch):
     lines = b"the bobas tatated the dadas\n\nthe dadas\n"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(lines)))
-    assert (
-        main(["predict", str(folder / "model.npz"), "-", "--line-buffered", "--to", "jsonl"]) == 0
-    )
+    run("predict", folder / "model.npz", "-", "--line-buffered", "--to", "jsonl")
     forms = [json.loads(line)["forms"] for line in capfdbinary.readouterr().out.splitlines()]
     assert forms == [["the", "bobas", "tatated", "the", "dadas"], ["the", "dadas"]]
     written = b"".join(
@@ -497,7 +473,7 @@ def test_lines_of_standard_input_are_annotated_one_by_one(folder, capfdbinary, m
     monkeypatch.setattr(
         sys, "stdin", TextIOWrapper(BytesIO(b"# one\n" + written + b"\n# two\n" + written + b"\n"))
     )
-    assert main(["predict", str(folder / "model.npz"), "-", "--line-buffered"]) == 0
+    run("predict", folder / "model.npz", "-", "--line-buffered")
     out = capfdbinary.readouterr().out.decode()
     assert out.count("\n\n") == 2
     assert out.startswith("# one\n1\tthe\t")
@@ -525,7 +501,7 @@ def test_lines_of_one_word_are_annotated(
 ):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
     command = ["predict", annotator_of_second_order, "-", "--to", "jsonl", "--quiet", *options]
-    assert main(command) == 0
+    run(*command)
     records = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert [record["forms"] for record in records] == [line.split() for line in text.splitlines()]
     assert records[-1]["heads"] == [0]
@@ -533,7 +509,7 @@ def test_lines_of_one_word_are_annotated(
 
 def test_a_saved_annotator_is_calibrated(annotator_of_second_order, folder, tmp_path, refused):
     out = tmp_path / "out.conllu"
-    calibrated = str(tmp_path / "calibrated.npz")
+    calibrated = tmp_path / "calibrated.npz"
     model = annotator_of_second_order
     gold = str(folder / "test.conllu")
     has_them = "an Annotator has after omkl calibrate, or training with --dev"
@@ -542,9 +518,9 @@ def test_a_saved_annotator_is_calibrated(annotator_of_second_order, folder, tmp_
     guarantee = ["guarantee", model, gold, "-o", tmp_path / "checked.npz"]
     refused(guarantee, f"A guarantee needs probabilities, which {has_them}")
     metrics = str(tmp_path / "metrics.json")
-    assert main(["calibrate", model, gold, "-o", calibrated, "--json", metrics]) == 0
-    assert json.loads(Path(metrics).read_text())["examples"] == 40
-    assert main(["predict", calibrated, gold, "-o", str(out), "--confidence", "--quiet"]) == 0
+    run("calibrate", model, gold, "-o", calibrated, "--json", metrics)
+    assert read_json(metrics)["examples"] == 40
+    run("predict", calibrated, gold, "-o", out, "--confidence", "--quiet")
     expected = omkl.load(model).calibrate(gold).annotate(gold, confidence=True)
     assert strings_of(read_treebank(out), "misc") == strings_of(expected, "misc")
     assert "UposConf=" in out.read_text()
@@ -578,8 +554,8 @@ def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, caps
         if row[0] == "1":
             lines.append("1.1\tghost" + "\t_" * 6 + "\t0:root\t_")
     (tmp_path / "in.conllu").write_text("\n".join(lines))
-    command = ["predict", str(path), str(tmp_path / "in.conllu"), *options]
-    assert main([*command, "-o", str(tmp_path / "out.conllu")]) == 0
+    command = ["predict", path, tmp_path / "in.conllu", *options]
+    run(*command, "-o", tmp_path / "out.conllu")
     assert (
         capsys.readouterr().err.count("enhanced dependencies (DEPS) and empty nodes are removed")
         == 1
@@ -588,17 +564,14 @@ def test_old_enhanced_trees_are_removed(folder, model, treebanks, tmp_path, caps
     assert "ghost" not in written
     rows = [line.split("\t") for line in written.split("\n") if line[:1].isdigit()]
     assert {row[8] for row in rows} == {"_"}
-    assert main(["evaluate", str(path), str(tmp_path / "in.conllu")]) == 0
+    run("evaluate", path, tmp_path / "in.conllu")
     assert "enhanced" not in capsys.readouterr().err
 
 
 def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"the bobas tatated the dadas\n")))
-    assert (
-        main(["predict", str(folder / "model.npz"), "-", "-o", str(folder / "o.jsonl"), "--quiet"])
-        == 0
-    )
-    record = json.loads((folder / "o.jsonl").read_text())
+    run("predict", folder / "model.npz", "-", "-o", folder / "o.jsonl", "--quiet")
+    record = read_json(folder / "o.jsonl")
     assert record["forms"] == ["the", "bobas", "tatated", "the", "dadas"]
     assert record["upos"] == ["DET", "NOUN", "VERB", "DET", "NOUN"]
     assert set(record) == {"forms", "upos", "xpos", "feats", "lemmas", "heads", "deprels"}
@@ -608,13 +581,13 @@ def test_text_on_standard_input_is_annotated(folder, capfdbinary, monkeypatch):
 def test_a_failed_calibration_keeps_the_model(folder, capsys):
     (folder / "bare.conllu").write_text("1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n\n")
     paths = [
-        str(folder / "train.conllu"),
+        folder / "train.conllu",
         "-o",
-        str(folder / "kept.npz"),
+        folder / "kept.npz",
         "--dev",
-        str(folder / "bare.conllu"),
+        folder / "bare.conllu",
     ]
-    assert main(["train", "annotator", *paths, "--epochs", "1", "--templates", "small"]) == 0
+    run("train", "annotator", *paths, "--epochs", "1", "--templates", "small")
     assert "Scores are not made probabilities by" in capsys.readouterr().out
     assert omkl.load(folder / "kept.npz").annotate([["the", "bobas"]])[0].upos[0] == "DET"
 
@@ -635,39 +608,23 @@ def raw(tmp_path_factory):
     (folder / "book.txt").write_bytes(b"The bird sleeps.\r\n\r\nThe cat\r\nsleeps.")
     arguments = ["--epochs", "2", "--templates", "small", "--memory", "5", "--random-state", "0"]
     paths = [
-        str(folder / "train.conllu"),
+        folder / "train.conllu",
         "-o",
-        str(folder / "model.npz"),
+        folder / "model.npz",
         "--dev",
-        str(folder / "train.conllu"),
+        folder / "train.conllu",
     ]
-    assert (
-        main(["train", "annotator", *paths, *arguments, "--json", str(folder / "train.json")]) == 0
-    )
+    run("train", "annotator", *paths, *arguments, "--json", folder / "train.json")
     return folder
 
 
 def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
-    metrics = json.loads((raw / "train.json").read_text())
+    metrics = read_json(raw / "train.json")
     assert metrics["parts"][0] == "tokens"
     assert metrics["dev_raw"]["sentences_f1"] > 0.95
-    model = str(raw / "model.npz")
-    text = str(raw / "book.txt")
-    assert (
-        main(
-            [
-                "predict",
-                model,
-                "--text",
-                text,
-                "-o",
-                str(raw / "book.conllu"),
-                "--offsets",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    model = raw / "model.npz"
+    text = raw / "book.txt"
+    run("predict", model, "--text", text, "-o", raw / "book.conllu", "--offsets", "--quiet")
     rows = [
         line.split("\t") for line in (raw / "book.conllu").read_text().split("\n") if "\t" in line
     ]
@@ -677,7 +634,7 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
     assert all(row[6] != "_" for row in rows)
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO((raw / "book.txt").read_bytes())))
     capsysbinary.readouterr()
-    assert main(["predict", model, "--text", "-"]) == 0
+    run("predict", model, "--text", "-")
     written = capsysbinary.readouterr().out
     assert written.replace(b"\t_\n", b"\n").startswith(
         b"# sent_id = 1\n# text = The bird sleeps.\n1\tThe\tthe\tDET"
@@ -685,16 +642,16 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
 
 
 def test_evaluation_of_raw_text(raw, capsys):
-    model = str(raw / "model.npz")
-    gold = str(raw / "train.conllu")
-    assert main(["evaluate", model, gold, "--raw", "--json", str(raw / "own.json")]) == 0
-    direct_scores = json.loads((raw / "own.json").read_text())["all"]
+    model = raw / "model.npz"
+    gold = raw / "train.conllu"
+    run("evaluate", model, gold, "--raw", "--json", raw / "own.json")
+    direct_scores = read_json(raw / "own.json")["all"]
     text = raw / "gold.txt"
     text.write_text(" ".join(line[9:] for line in RAW.split("\n") if line.startswith("# text")))
-    assert main(["predict", model, "--text", str(text), "-o", str(raw / "out.conllu")]) == 0
+    run("predict", model, "--text", text, "-o", raw / "out.conllu")
     capsys.readouterr()
-    assert main(["evaluate", gold, str(raw / "out.conllu"), "--json", str(raw / "files.json")]) == 0
-    assert direct_scores == json.loads((raw / "files.json").read_text())["all"]
+    run("evaluate", gold, raw / "out.conllu", "--json", raw / "files.json")
+    assert direct_scores == read_json(raw / "files.json")["all"]
 
 
 @pytest.mark.parametrize(
@@ -733,18 +690,5 @@ def test_bad_commands_for_raw_text(raw, folder, model, refused, command, message
 def test_an_empty_text_gives_an_empty_file(raw):
     (raw / "empty.txt").write_text("\n")
     out = raw / "empty.conllu"
-    assert (
-        main(
-            [
-                "predict",
-                str(raw / "model.npz"),
-                "--text",
-                str(raw / "empty.txt"),
-                "-o",
-                str(out),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    run("predict", raw / "model.npz", "--text", raw / "empty.txt", "-o", out, "--quiet")
     assert out.read_bytes() == b""

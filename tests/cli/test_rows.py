@@ -16,6 +16,8 @@ import omkl
 from omkl.cli import main
 from omkl.cli.train import Interruption
 
+from ..commands import read_json, run
+
 
 @pytest.fixture(scope="module")
 def tables():
@@ -42,68 +44,65 @@ def column_of(records, name):
     return [record[name] for record in records]
 
 
+KINDS = {"classifier": omkl.OnlineMKLClassifier, "regressor": omkl.OnlineMKLRegressor}
+KERNELS = ["linear", "linear:on=0:2"]
+
+
 @pytest.mark.parametrize("suffix", [".svm", ".npz", ".csv"])
-@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_train_predict_evaluate_and_inspect(kind, suffix, tables, tmp_path, capsys):
     X, y = tables[kind]
     data = tmp_path / f"data{suffix}"
     model = tmp_path / "m.npz"
-    output = tmp_path / "out.txt"
     report = tmp_path / "report.json"
     target = write(data, X, y)
-    kernels = ["linear", "linear:on=0:2"]
-    common = ["--epochs", "3", "--random-state", "0", "--json", str(report)]
-    train = [
-        "train",
-        kind,
-        str(data),
-        "-o",
-        str(model),
-        "--dev",
-        str(data),
-        *target,
-        "--kernels",
-        *kernels,
-    ]
-    assert main([*train, *common]) == 0
-    trained = json.loads(report.read_text())
+    options = ["--epochs", "3", "--random-state", "0", "--dev", data, "--json", report]
+    run("train", kind, data, "-o", model, *target, *options, "--kernels", *KERNELS)
+    trained = read_json(report)
     assert trained["examples"] == 150
     assert trained["epochs"] == 3
 
-    cls = omkl.OnlineMKLClassifier if kind == "classifier" else omkl.OnlineMKLRegressor
-    X = sparse.csr_array(X) if suffix == ".svm" else X
-    ours = cls(kernels, epochs=3, random_state=0).fit(X, y)
+    if suffix == ".svm":
+        X = sparse.csr_array(X)
+    ours = KINDS[kind](KERNELS, epochs=3, random_state=0).fit(X, y)
     assert trained["kernel_weights"] == pytest.approx(ours.kernel_weights_)
 
-    assert main(["predict", str(model), str(data), "-o", str(output), *target]) == 0
-    predicted = np.array(output.read_text().split(), dtype=float)
-    assert_allclose(predicted, ours.predict(X))
+    output = tmp_path / "out.txt"
+    run("predict", model, data, "-o", output, *target)
+    assert_allclose(np.array(output.read_text().split(), dtype=float), ours.predict(X))
 
-    assert main(["evaluate", str(model), str(data), *target, "--json", str(report)]) == 0
-    scores = json.loads(report.read_text())
-    if kind == "classifier":
-        assert scores["accuracy"] == trained["dev"]["accuracy"] == pytest.approx(ours.score(X, y))
-        assert sum(times for _, _, times in scores["confusions"]) == np.sum(ours.predict(X) != y)
-        assert sum(row["gold"] for row in scores["labels"]) == len(y)
-    else:
-        assert scores["r2"] == trained["dev"]["r2"] == pytest.approx(r2_score(y, predicted))
-        assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
+    run("evaluate", model, data, *target, "--json", report)
+    check_scores(read_json(report), trained["dev"], ours, X, y)
 
-    assert main(["inspect", str(model), "--data", str(data), *target, "--json", str(report)]) == 0
-    records = json.loads(report.read_text())["group_report"]
-    expected = ours.group_report(X, y)
-    groups = [*kernels, "intercept"]
-    assert column_of(records, "group") == column_of(expected, "group") == groups
-    for name in ("norm", "loss_increase", "standard_error"):
-        assert_allclose(column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12)
+    run("inspect", model, "--data", data, *target, "--json", report)
+    check_group_report(read_json(report)["group_report"], ours.group_report(X, y))
     assert "std. error" in capsys.readouterr().out
 
-    assert main(["inspect", str(model), "--top", "2", "--json", str(report)]) == 0
-    assert len(json.loads(report.read_text())["top_features"]) == 2
+    run("inspect", model, "--top", "2", "--json", report)
+    assert len(read_json(report)["top_features"]) == 2
     assert "linear:on=0:2" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def check_scores(scores, scores_in_training, ours, X, y):
+    predicted = ours.predict(X)
+    if isinstance(ours, omkl.OnlineMKLClassifier):
+        assert scores["accuracy"] == scores_in_training["accuracy"]
+        assert scores["accuracy"] == pytest.approx(ours.score(X, y))
+        assert sum(times for _, _, times in scores["confusions"]) == np.sum(predicted != y)
+        assert sum(row["gold"] for row in scores["labels"]) == len(y)
+    else:
+        assert scores["r2"] == scores_in_training["r2"] == pytest.approx(r2_score(y, predicted))
+        assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - predicted) ** 2)))
+
+
+def check_group_report(records, expected):
+    groups = [*KERNELS, "intercept"]
+    assert column_of(records, "group") == column_of(expected, "group") == groups
+    for name in ("norm", "loss_increase", "standard_error"):
+        assert_allclose(column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables, tmp_path):
     X, y = tables[kind]
     data = tmp_path / "data.svm"
@@ -120,7 +119,7 @@ def test_training_on_a_stream_is_partial_fit_on_its_shuffled_blocks(kind, tables
         "0",
         "--quiet",
     ]
-    assert main(["train", kind, str(data), "-o", str(model), *arguments]) == 0
+    run("train", kind, data, "-o", model, *arguments)
     stream = omkl.data.open_stream(data, zero_based=True).shuffled(random_state=0)
     ours = type(omkl.load(model))(
         random_state=0, epochs=omkl.Passes(3, n_examples=150), weighting="norms"
@@ -142,14 +141,14 @@ def test_confidence_is_the_probability_of_the_class(kind, tables, tmp_path):
     write(tmp_path / "x.npz", X, y)
     predict = [
         "predict",
-        str(tmp_path / "m.npz"),
-        str(tmp_path / "x.npz"),
+        tmp_path / "m.npz",
+        tmp_path / "x.npz",
         "--confidence",
         "--quiet",
         "-o",
     ]
     for output in ("o.txt", "o.jsonl"):
-        assert main([*predict, str(tmp_path / output)]) == 0
+        run(*predict, tmp_path / output)
     records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     expected = model.predict_proba(X).max(axis=1)
     assert_allclose([record["confidence"] for record in records], expected, atol=5.1e-4)
@@ -163,12 +162,12 @@ def test_columns_of_strings_are_groups(tmp_path):
     data.write_text(
         "colour,size,kind\n" + "red,1,cherry\ngreen,8,melon\nred,2,cherry\ngreen,9,melon\n" * 5
     )
-    assert main(["train", "classifier", str(data), "-o", str(model), "--quiet"]) == 0
+    run("train", "classifier", data, "-o", model, "--quiet")
     kernels = {"linear", "quadratic", "gaussian", "narrow gaussian", "quadratic:ranges"}
     assert set(omkl.load(model).kernel_weights_) == kernels | {"colour"}
     unlabelled = tmp_path / "new.csv"
     unlabelled.write_text("colour,size\nred,1\ngreen,7\n")
-    assert main(["predict", str(model), str(unlabelled), "-o", str(output), "--quiet"]) == 0
+    run("predict", model, unlabelled, "-o", output, "--quiet")
     assert [json.loads(line)["y"] for line in output.read_text().splitlines()] == [
         "cherry",
         "melon",
@@ -182,11 +181,11 @@ def test_text_columns_stay_text(tmp_path):
     rows = [(f"{k % 9:02d}", k, "high" if k % 9 > 4 else "low") for k in range(90)]
     data.write_text("zip,size,y\n" + "".join(f"{code},{size},{y}\n" for code, size, y in rows))
     new.write_text("zip,size\n02,1\n07,1\n")
-    train = ["train", "classifier", str(data), "-o", str(model), "--quiet", "--dev", str(data)]
+    train = ["train", "classifier", data, "-o", model, "--quiet", "--dev", data]
     for early in ([], ["--early-stopping"]):
-        assert main([*train, "--categorical", "zip", *early]) == 0
+        run(*train, "--categorical", "zip", *early)
         assert omkl.load(model).model_.codec.encoder.vocabulary.is_text("zip")
-        assert main(["predict", str(model), str(new), "-o", str(out), "--quiet"]) == 0
+        run("predict", model, new, "-o", out, "--quiet")
         assert [json.loads(line)["y"] for line in out.read_text().splitlines()] == ["low", "high"]
 
 
@@ -197,15 +196,8 @@ def test_the_same_command_gives_the_same_model(tmp_path, rng):
     )
     seen = []
     for _ in range(2):  # the held-out tenth and the order are drawn
-        assert (
-            main(
-                ["train", "classifier", str(data), "-o", str(model), "--quiet", "--early-stopping"]
-            )
-            == 0
-        )
-        assert (
-            main(["predict", str(model), str(data), "-o", str(out), "--quiet", "--confidence"]) == 0
-        )
+        run("train", "classifier", data, "-o", model, "--quiet", "--early-stopping")
+        run("predict", model, data, "-o", out, "--quiet", "--confidence")
         seen.append(out.read_text())
     assert seen[0] == seen[1]
 
@@ -216,9 +208,9 @@ def test_a_table_may_have_no_header(tmp_path):
     data.write_text("1,a\n-1,b\n2,a\n-2,b\n")
     for option, n_examples in (([], 3), (["--no-header"], 4)):
         report = tmp_path / "report.json"
-        arguments = ["--kernels", "linear", "--json", str(report), "--quiet", *option]
-        assert main(["train", "classifier", str(data), "-o", str(model), *arguments]) == 0
-        assert json.loads(report.read_text())["examples"] == n_examples
+        arguments = ["--kernels", "linear", "--json", report, "--quiet", *option]
+        run("train", "classifier", data, "-o", model, *arguments)
+        assert read_json(report)["examples"] == n_examples
 
 
 @pytest.mark.parametrize(
@@ -245,7 +237,7 @@ def test_models_of_the_batch_side_are_inspected_too(tables, tmp_path, capsys):
     omkl.MKLClassifier(["linear", "gaussian"]).fit(X, y == 0).save(tmp_path / "mkl.npz")
     omkl.GroupLasso(0.001, groups=[[0, 1], [2, 3]]).fit(X, y * 1.0).save(tmp_path / "lasso.npz")
     for name, shown in (("mkl", "gaussian"), ("lasso", "4 columns")):
-        assert main(["inspect", str(tmp_path / f"{name}.npz")]) == 0
+        run("inspect", tmp_path / f"{name}.npz")
         printed = capsys.readouterr().out
         assert "relative duality gap" in printed
         assert shown in printed
@@ -256,20 +248,8 @@ def test_scales_of_columns_are_inspected(kind, tables, tmp_path, capsys):
     X, y = tables["classifier"]
     model = kind().fit(1e3 * X, y)
     model.save(tmp_path / "model.npz")
-    assert (
-        main(
-            [
-                "inspect",
-                str(tmp_path / "model.npz"),
-                "--groups",
-                "3",
-                "--json",
-                str(tmp_path / "m.json"),
-            ]
-        )
-        == 0
-    )
-    scales = json.loads((tmp_path / "m.json").read_text())["column_scales"]
+    run("inspect", tmp_path / "model.npz", "--groups", "3", "--json", tmp_path / "m.json")
+    scales = read_json(tmp_path / "m.json")["column_scales"]
     assert_allclose(
         list(scales.values()), np.transpose([1e3 * X.mean(axis=0), 1e3 * X.std(axis=0)])
     )
@@ -295,14 +275,12 @@ def test_columns_are_found_by_their_names(tmp_path, stream, rng):
     model = str(tmp_path / "m.npz")
     target = ["--target", "y", "--quiet"]
     training = ["-o", model, "--epochs", "9", "--random-state", "0", *target, *stream]
-    assert main(["train", "classifier", str(tmp_path / "same.csv"), *training]) == 0
+    run("train", "classifier", tmp_path / "same.csv", *training)
     for name in ("same", "turned"):
-        report = str(tmp_path / f"{name}.json")
-        assert (
-            main(["evaluate", model, str(tmp_path / f"{name}.csv"), "--json", report, *target]) == 0
-        )
+        report = tmp_path / f"{name}.json"
+        run("evaluate", model, tmp_path / f"{name}.csv", "--json", report, *target)
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
-    assert json.loads((tmp_path / "same.json").read_text())["accuracy"] > 0.9
+    assert read_json(tmp_path / "same.json")["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from omkl.cli import main
 from omkl.data import (
     Block,
     Stream,
@@ -38,6 +37,7 @@ from omkl.data import (
 from omkl.data.datasets import FIRST_DAY, LAST_DAY
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
 
+from ..commands import read_json, run
 from .stream_files import cut_short, damage, read_all, write
 from .treebank.treebank_files import columns_of
 
@@ -174,27 +174,10 @@ def test_it_is_found_by_its_suffix_and_by_its_name(path):
 
 
 def test_the_command_line_trains_on_it(path, tmp_path):
-    assert (
-        main(
-            [
-                "train",
-                "classifier",
-                str(path),
-                "-o",
-                str(tmp_path / "m.npz"),
-                "--epochs",
-                "5",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    run("train", "classifier", path, "-o", tmp_path / "m.npz", "--epochs", "5", "--quiet")
     report = tmp_path / "report.json"
-    assert (
-        main(["evaluate", str(tmp_path / "m.npz"), str(path), "--json", str(report), "--quiet"])
-        == 0
-    )
-    assert json.loads(report.read_text())["accuracy"] > 0.9
+    run("evaluate", tmp_path / "m.npz", path, "--json", report, "--quiet")
+    assert read_json(report)["accuracy"] > 0.9
 
 
 def test_what_it_does_not_take_is_refused(path):

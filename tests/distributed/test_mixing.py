@@ -120,38 +120,42 @@ def naive_mix(start, shards, weights, options):
     """Average the dense models of the shards, then take one proximal step."""
     mixed = copy.deepcopy(start)
 
+    def total(values):
+        return sum(w * value for w, value in zip(weights, values))
+
     def mean(name):
-        return [
-            sum(w * parameter for w, parameter in zip(weights, parameters))
-            for parameters in zip(*(getattr(s, name) for s in shards))
-        ]
+        return [total(arrays) for arrays in zip(*(getattr(shard, name) for shard in shards))]
 
     mixed.theta = mean("theta")
     mixed.gradients = mean("gradients")
     mixed.sums = mean("sums")
-    mixed.weight = sum(w * shard.weight for w, shard in zip(weights, shards))
+    mixed.weight = total(shard.weight for shard in shards)
     mixed.round = max(shard.round for shard in shards)
-    mixed.presented = sum(w * shard.presented for w, shard in zip(weights, shards))
+    mixed.presented = total(shard.presented for shard in shards)
     removed, step = 0.0, 0.0
+    regularizer = options["regularizer"]
     if mixed.method == "rda":
         rate = mixed.rate(mixed.round)
-        mixed.theta = [-rate * total for total in mixed.gradients]
+        mixed.theta = [-rate * gradients for gradients in mixed.gradients]
         step = rate * mixed.presented * mixed.lambda_
-    elif options["regularizer"] is not None:
-        removed = sum(w * shard.regularizer.removed for w, shard in zip(weights, shards))
-        step = sum(w * shard.regularizer.weight for w, shard in zip(weights, shards))
-    norms = mixed.norms
-    after = norms.copy()
-    if options["regularizer"] is not None:
-        mixed_norms = norms[: mixed.n_penalized]
-        after[: mixed.n_penalized] = np.minimum(
-            mixed_norms,
-            options["regularizer"].prox(np.where(mixed_norms > 0, mixed_norms + removed, 0), step),
-        )
-    mixed.theta = [t * (a / n if n > 0 else 0.0) for t, a, n in zip(mixed.theta, after, norms)]
-    length = np.sqrt(sum(np.sum(t**2) for t in mixed.theta))
-    mixed.theta = [t * min(1.0, mixed.radius / length) if length > 0 else t for t in mixed.theta]
+    elif regularizer is not None:
+        removed = total(shard.regularizer.removed for shard in shards)
+        step = total(shard.regularizer.weight for shard in shards)
+    if regularizer is not None:
+        shrink_mixed(mixed, regularizer, removed, step)
+    length = np.sqrt(sum(np.sum(theta**2) for theta in mixed.theta))
+    if length > mixed.radius:
+        mixed.theta = [theta * (mixed.radius / length) for theta in mixed.theta]
     return mixed
+
+
+def shrink_mixed(mixed, regularizer, removed, step):
+    """Scale penalized groups to the norms after a proximal step from the norms before shrinkage."""
+    norms = mixed.norms[: mixed.n_penalized]
+    before = np.where(norms > 0, norms + removed, 0)
+    after = np.minimum(norms, regularizer.prox(before, step))
+    for p, norm in enumerate(norms):
+        mixed.theta[p] = mixed.theta[p] * (after[p] / norm if norm > 0 else 0.0)
 
 
 def naive_epoch(naive, data, n_shards, weights, options):
@@ -506,43 +510,39 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, n
         monkeypatch.setattr(group_state, "SCALE_RANGE", (0.9, 1.1))
     trainer = arc_trainer(dtype, 60, **ARC_SETTINGS[name])
     fit(trainer, examples, make_pass=ParameterMixing(3))  # shards do not start from nothing
-    sizes = np.array([8, 8, 7, 7])
-    n_shards = 4
-    weights = sizes / sizes.sum()
-    means = 0.0
-    averages = 0.0
-    total = 0.0
-    states = []
-    for j, weight in enumerate(weights):
-        shard = copy.deepcopy(trainer)
-        shard.shrinkage, shard.group_state.total_shrinkage[:] = 0.0, 0.0
-        for x, y, _ in examples.part(np.arange(j, 30, n_shards)):
-            shard.update(x, y)
-        figures = np.append(shard.group_state.total_shrinkage, shard.shrinkage)
-        states.append(
-            {key: np.array(array) for key, array in shard.state().items()} | {"shrinkage": figures}
-        )
-        total += weight * shard.group_state.total_weight
-        averages += (
-            weight
-            * shard.group_state.total_weight
-            * scores_of(shard.predictor().banks[0], examples)
-        )
-        if name == "dual averaging":  # sums of gradients are mixed
-            shard.group_state.scales[:] = 1.0
-        means += weight * scores_of(shard.banks[0], examples)
+    weights = np.array([8, 8, 7, 7]) / 30
+    shards = [trained_shard(trainer, examples.part(np.arange(j, 30, 4))) for j in range(4)]
+    states = list(map(state_of_shard, shards))
+    totals = weights * [shard.group_state.total_weight for shard in shards]
+    averages = [scores_of(shard.predictor().banks[0], examples) for shard in shards]
     # the proximal step of the mix is tested with small models
     monkeypatch.setattr(trainer, "terms", [])
     mix(trainer, states, weights)
-    if name == "dual averaging":
-        trainer.group_state.scales[:] = 1.0
+    if name == "dual averaging":  # sums of gradients are mixed
+        for model in (trainer, *shards):
+            model.group_state.scales[:] = 1.0
+    means = weights @ [scores_of(shard.banks[0], examples) for shard in shards]
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
-    assert_allclose(
-        scores_of(trainer.banks[0], examples), means, atol=tolerance * np.abs(means).max()
-    )
-    assert_allclose(
-        scores_of(trainer.predictor().banks[0], examples), averages / total, atol=tolerance * 10
-    )
+    mixed = scores_of(trainer.banks[0], examples)
+    assert_allclose(mixed, means, atol=tolerance * np.abs(means).max())
+    averaged = scores_of(trainer.predictor().banks[0], examples)
+    assert_allclose(averaged, totals @ averages / totals.sum(), atol=tolerance * 10)
+
+
+def state_of_shard(shard):
+    """Return copies of the arrays of its state, and of its shrinkage."""
+    state = {key: np.array(array) for key, array in shard.state().items()}
+    return state | {"shrinkage": np.append(shard.group_state.total_shrinkage, shard.shrinkage)}
+
+
+def trained_shard(trainer, examples):
+    """Return a copy of a trainer that has learned some examples, and counts shrinkage anew."""
+    shard = copy.deepcopy(trainer)
+    shard.shrinkage = 0.0
+    shard.group_state.total_shrinkage[:] = 0.0
+    for x, y, _ in examples:
+        shard.update(x, y)
+    return shard
 
 
 @pytest.mark.parametrize("name", ARC_SETTINGS)

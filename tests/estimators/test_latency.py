@@ -100,13 +100,30 @@ ONE_BY_ONE = {
 @pytest.mark.parametrize("case", ONE_BY_ONE)
 def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, rng, tmp_path):
     kind, parameters = ONE_BY_ONE[case]
+    X, y, weights = seventy_examples(case, rng)
+    declared = {"classes": "growing"} if case in ("new labels", "sentences") else {}
+    files = []
+    noted = []
+    # the loop tells callbacks
+    for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):
+        model = kind(random_state=0, callbacks=callbacks, **parameters)
+        model.partial_fit(X[:10], y[:10], sample_weight=weights[0], **declared)
+        for i in range(10, 70):
+            model.partial_fit(X[i : i + 1], y[i : i + 1], sample_weight=weights[i])
+        assert [record["epoch"] for record in model.history_] == list(range(1, 62))
+        model.save(tmp_path / "model.omkl", training=True)
+        files.append((tmp_path / "model.omkl").read_bytes())
+    assert noted == list(range(1, 62))
+    assert files[0] == files[1]
+
+
+def seventy_examples(case, rng):
+    """Return inputs, outputs, and weights or None."""
     X = rng.normal(size=(70, 3))
     y = np.arange(70) % 2
     weights = [None] * 70
-    classes = None
     if case == "new labels":
         y = np.arange(70) // 20 + np.arange(70) % 2
-        classes = "growing"
     elif case == "weights":
         y = X[:, 0] + rng.normal(size=70)
         weights = [None if i % 3 else i / 10 + 0.5 for i in range(70)]
@@ -114,21 +131,7 @@ def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, 
         X = some_dicts(rng, 70)
     elif case == "sentences":
         X, y = some_sentences(rng, 70)
-        classes = "growing"
-    models = []
-    noted = []
-    # the loop tells callbacks
-    for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):
-        model = kind(random_state=0, callbacks=callbacks, **parameters)
-        for i, j in [(0, 10), *((i, i + 1) for i in range(10, 70))]:
-            declared = {} if i or classes is None else {"classes": classes}
-            model.partial_fit(X[i:j], y[i:j], sample_weight=weights[i], **declared)
-        models.append(model)
-    assert noted == [record["epoch"] for record in models[0].history_] == list(range(1, 62))
-    paths = [tmp_path / f"{k}.omkl" for k in range(2)]
-    for model, path in zip(models, paths):
-        model.save(path, training=True)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+    return X, y, weights
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from omkl import (
     SequenceLabeler,
     SparseLogisticRegression,
 )
-from omkl.cli import main
 from omkl.data import Sentence, Stream, synthetic_treebank
 from omkl.estimators.validation import class_weights
 from omkl.exceptions import InputError
 from omkl.kernels import Kernel
 from omkl.losses import PointwiseLoss, StructuredLoss
 from omkl.regularizers import Regularizer
+
+from ..commands import run
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
@@ -156,8 +157,8 @@ def test_other_separators_of_a_table_are_named(tmp_path, refused):
         )
         arguments = ["train", "classifier", str(tmp_path / "semicolons.csv"), "-o", out, "--quiet"]
         refused(arguments, "give --delimiter ';'")
-        assert main([*arguments, "--delimiter", ";"]) == 0
-        assert main(["evaluate", out, arguments[2], "--delimiter", ";", "--quiet"]) == 0
+        run(*arguments, "--delimiter", ";")
+        run("evaluate", out, arguments[2], "--delimiter", ";", "--quiet")
     refused([*arguments, "--delimiter", ";;"], "must be one ASCII character")
     refused(["train", "classifier", "", "-o", out], "is empty")
 

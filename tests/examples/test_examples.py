@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import itertools
-import json
 import re
 import subprocess
 import sys
@@ -18,6 +17,8 @@ from omkl.data import Treebank, synthetic_treebank, write_treebank
 from omkl.exceptions import MissingDependencyError
 from omkl.online import values_of
 from omkl.structures import UnaryPotentials
+
+from ..commands import read_json
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def figures_of(tmp_path):
         folder = tmp_path / "new" / "folder"
         printed = run_example(name, tmp_path, *options, "-o", str(folder))
         assert (folder / f"{name}.png").exists() or "No figure" in printed
-        return json.loads((folder / f"{name}.json").read_text())
+        return read_json(folder / f"{name}.json")
 
     return run
 
@@ -151,7 +152,7 @@ def test_every_story_ends_well(capsys):
 def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
     options = ["--examples", "1500", "--streams", "sum", "one of ten"]
     printed = run_example("online_opponents", tmp_path, *options)
-    records = json.loads((tmp_path / "online_opponents.json").read_text())["records"]
+    records = read_json(tmp_path / "online_opponents.json")["records"]
     assert all(record["method"] in printed for record in records)
     error = {(record["stream"], record["method"]): record["error"] for record in records}
     for method in ("Hedge", "OMKC", "Raker", "AdaRaker"):
@@ -163,7 +164,7 @@ def test_combinations_find_the_one_kernel_and_cannot_add_up_several(tmp_path):
 def test_the_weights_follow_the_drift(options, tmp_path):
     pytest.importorskip("matplotlib")
     run_example("stream_mkl", tmp_path, "--examples", "4800", "--quiet", *options)
-    figures = json.loads((tmp_path / "stream_mkl.json").read_text())
+    figures = read_json(tmp_path / "stream_mkl.json")
     for model in figures["models"]:
         weights = [values_of(record, "weight") for record in model["records"]]
         before_drift = weights[len(weights) // 2 - 1]
@@ -351,7 +352,7 @@ def test_pairs_of_arcs_help(tmp_path):
     write_treebank(test, treebank[90:])
     options = ["--seeds", "1", "-o", str(tmp_path)]
     run_example("parser_orders", tmp_path, str(train), str(test), *options)
-    (row,) = json.loads((tmp_path / "parser_orders.json").read_text())["rows"]
+    (row,) = read_json(tmp_path / "parser_orders.json")["rows"]
     assert row["uas"] > 30
     assert row["search_errors"] < 20
 
@@ -359,7 +360,7 @@ def test_pairs_of_arcs_help(tmp_path):
 def test_likelihoods_need_a_larger_C_than_the_hinge(tmp_path, real_data):
     real_data("uci/sonar.csv.gz")
     run_example("default_c", tmp_path, "--sets", "sonar", "--seeds", "2", "--json", "c.json")
-    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    rows = read_json(tmp_path / "c.json")["rows"]
     accuracies = {(row["loss"], row["C"]): row["accuracy"] for row in rows}
     assert len(accuracies) == 18
     assert accuracies["crf", 0.3] < accuracies["hinge", 0.3]
@@ -381,7 +382,7 @@ def test_edges_help_words_to_be_right_as_a_whole(tmp_path, real_data):
         real_data(f"ud/{name}.conllu.gz")
     sizes = ("--sentences", "40", "--documents", "12", "--rows", "60", "--seeds", "1")
     printed = run_example("graph_tasks", tmp_path, *sizes, "-o", str(tmp_path))
-    rows = json.loads((tmp_path / "graph_tasks.json").read_text())["rows"]
+    rows = read_json(tmp_path / "graph_tasks.json")["rows"]
     tasks = [row["model"].split(":")[0] for row in rows]
     assert tasks == ["words"] * 3 + ["documents"] * 2 + ["rows"] * 4
     assert all(row["model"] in printed and row["nodes"] > 60 for row in rows)
@@ -393,7 +394,7 @@ def test_kernels_on_columns_are_as_good_as_a_support_vector_machine(tmp_path):
     options = ["--tables", "wine", "--splits", "1", "--methods", "elastic-net", "SVM"]
     options += ["--json", "columns.json"]
     run_example("column_kernels", tmp_path, *options)
-    rows = json.loads((tmp_path / "columns.json").read_text())["rows"]
+    rows = read_json(tmp_path / "columns.json")["rows"]
     assert [row["noise"] for row in rows] == [False, False, True, True]
     assert [row["method"] for row in rows] == ["elastic-net", "SVM", "elastic-net", "SVM"]
     assert min(row["scores"][0] for row in rows) > 85.0

@@ -1,6 +1,5 @@
 """Lexicons of labelers and annotators: equal to features made by hand, in files and streams."""
 
-import json
 import pickle
 
 import numpy as np
@@ -13,6 +12,8 @@ from omkl.data import Sentence, Stream, Treebank, write_sequences, write_treeban
 from omkl.exceptions import InputError
 from omkl.features import token_features
 from omkl.parsing.sentences import strings_of
+
+from ..commands import read_json, run
 
 TAGS = ("DET", "NOUN", "VERB")
 
@@ -234,11 +235,11 @@ def test_lexicons_from_the_command_line(tmp_path):
     write_treebank(sentences, train)
     lexicon.write_text("".join(f"{word}\t{value}\n" for word, value in clusters.items()))
     options = ["-o", model, "--lexicon", f"cluster={lexicon}", "--epochs", "2", "--quiet"]
-    assert main(["train", "labeler", sentences, *options, "--json", str(report)]) == 0
-    assert "cluster:4" in json.loads(report.read_text())["kernel_weights"]
-    assert main(["train", "labeler", sentences, *options, "--stream"]) == 0
+    run("train", "labeler", sentences, *options, "--json", report)
+    assert "cluster:4" in read_json(report)["kernel_weights"]
+    run("train", "labeler", sentences, *options, "--stream")
     assert list(omkl.load(model).lexicons) == ["cluster"]
-    assert main(["train", "annotator", sentences, *options, "--parts", "upos", "feats"]) == 0
+    run("train", "annotator", sentences, *options, "--parts", "upos", "feats")
     assert "cluster" in omkl.load(model).kernel_weights_["upos"]
     dicts = str(tmp_path / "t.jsonl")
     write_sequences(dicts, [([{"w": "a"}, {"w": "b"}], ["A", "B"])], "jsonl")

@@ -1,7 +1,5 @@
 """Fields of one's own in templates: attributes of FEATS and MISC, and lexicons in model files."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,8 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import column_of, reader_of, values_of
 from omkl.features.lexicons import Lexicon, pack_lexicons, unpack_lexicons
 from omkl.groups import TemplateSet
+
+from ..commands import read_json, run
 
 ANIMALS = {"dog": "0110", "cat": "0110", "cow": "0111", "runs": "10", "sleeps": "10", "Rex": "0001"}
 
@@ -173,10 +173,10 @@ def test_a_lexicon_from_the_command_line(tmp_path):
     templates.write_text("h.cluster m.cluster:1\n")
     command = ["train", "parser", treebank, "-o", model, "--templates", str(templates)]
     command += ["--epochs", "2", "--quiet"]
-    outputs = ["--dev", treebank, "--json", str(report)]
-    assert main([*command, "--lexicon", f"cluster={lexicon}", *outputs]) == 0
+    outputs = ["--dev", treebank, "--json", report]
+    run(*command, "--lexicon", f"cluster={lexicon}", *outputs)
     lexicon.unlink()
-    assert json.loads(report.read_text())["dev"]["all"]["uas"] == 1.0
+    assert read_json(report)["dev"]["all"]["uas"] == 1.0
     assert omkl.load(model).score(treebank) == 1.0
     assert main([*command, "--lexicon", "cluster"]) == 2
 

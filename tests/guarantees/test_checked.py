@@ -282,27 +282,39 @@ def treebanks():
 TEMPLATES = {1: "small", 2: ["h.form m.form", "h.upos m.upos distance", "g.upos h.upos m.upos"]}
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_accepted_trees_and_arcs_are_as_right_as_promised(order, treebanks, tmp_path):
-    train, dev, calibration, test = treebanks
+@pytest.fixture(scope="module", params=[1, 2])
+def calibrated_parser(request, treebanks):
+    train, dev, _, _ = treebanks
+    order = request.param
     parser = omkl.DependencyParser(
         TEMPLATES[order], epochs=2, memory=10, random_state=0, search=omkl.TreeSearch(order=order)
     )
-    parser.fit(train).calibrate(dev)
-    parsed = parser.parse(test)
-    answers = list(answers_of(parser, test))
+    return parser.fit(train).calibrate(dev)
+
+
+def test_answers_of_a_parser_are_its_trees(calibrated_parser, treebanks):
+    test = treebanks[-1]
+    parsed = calibrated_parser.parse(test)
+    answers = list(answers_of(calibrated_parser, test))
     heads = np.concatenate([answer.labels for answer in answers])
     assert_array_equal(heads, parsed.heads)
-    for answer, marginals, heads in zip(answers, parser.predict_marginals(test), parsed.trees()):
+    all_marginals = calibrated_parser.predict_marginals(test)
+    for answer, marginals, heads in zip(answers, all_marginals, parsed.trees()):
         arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
         assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
         assert answer.sure == pytest.approx(answer.tokens.prod())
     wrong = parsed.heads != test.heads
     wrong |= np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
-    compared = list(answers_of(parser, test, compare=True))
+    compared = answers_of(calibrated_parser, test, compare=True)
     assert_array_equal(np.concatenate([answer.wrong for answer in compared]), wrong)
+
+
+def test_accepted_trees_and_arcs_are_as_right_as_promised(calibrated_parser, treebanks, tmp_path):
+    _, _, calibration, test = treebanks
+    parser = calibrated_parser
     checked = omkl.guarantee(parser, calibration)
     accepted = checked.accept(test, error=0.05)
+    compared = answers_of(parser, test, compare=True)
     is_wrong = np.array([answer.wrong.any() for answer in compared])
     assert is_wrong.mean() > 0.15
     assert is_wrong[accepted].mean() <= 0.05

@@ -115,13 +115,12 @@ def answers_alike(stack, dense, which, atol):
     rng = np.random.default_rng(2)
     n = dense.n_samples
     size = 6 if which is None else len(which)
-    tolerances = {"rtol": max(1e-7, 0.1 * atol), "atol": atol}
-    alike = partial(assert_allclose, **tolerances)
+    alike = partial(assert_allclose, rtol=max(1e-7, 0.1 * atol), atol=atol)
     assert stack.n_kernels == 6
     assert stack.n_samples == n
     for m in (0, 5):
-        packed_kernel = dense.combine([1.0], [m])[np.tril_indices(n)]
-        assert_allclose(stack.packed(m), packed_kernel, atol=atol)
+        gram = dense.combine([1.0], [m])
+        assert_allclose(stack.packed(m), gram[np.tril_indices(n)], atol=atol)
     vector = rng.normal(size=n)
     for _ in range(2):
         alike(stack.quadratics(vector, which), dense.quadratics(vector, which))
@@ -129,19 +128,15 @@ def answers_alike(stack, dense, which, atol):
     for n_vectors in (packed.SINGLY + 2, 3):
         block = rng.normal(size=(n_vectors, n))
         products = np.array([dense.products(row, which) for row in block])
-        assert_allclose(
-            stack.block_quadratics(block, which),
-            np.einsum("pmn,pn->m", products, block),
-            rtol=tolerances["rtol"],
-            atol=n_vectors * atol,
-        )
+        quadratics = np.einsum("pmn,pn->m", products, block)
+        alike(stack.block_quadratics(block, which), quadratics, atol=n_vectors * atol)
         alike(stack.block_products(block, which), products.swapaxes(0, 1))
         blocks = rng.normal(size=(size, n_vectors, n))
         products = np.array([dense.products(rows, which) for rows in blocks.swapaxes(0, 1)])
         alike(stack.block_products(blocks, which), products.swapaxes(0, 1))
     if stack.n_parts == 1:
-        vectors = rng.normal(size=(size, n))
-        alike(stack.products(vectors, which), dense.products(vectors, which))
+        block = rng.normal(size=(size, n))
+        alike(stack.products(block, which), dense.products(block, which))
         alike(stack.diagonals(which), dense.diagonals(which))
         alike(stack.traces(which), dense.traces(which))
         weights = rng.random(size)

@@ -1,7 +1,5 @@
 """Batch estimators that leave out kernels which do not help on samples left out."""
 
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,11 +7,12 @@ from sklearn.model_selection import cross_val_score
 
 from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, load
 from omkl.batch.mkl import out_of_sample as out_of_sample_module
-from omkl.cli import main
 from omkl.exceptions import DataWarning
 from omkl.kernels import GramMatrices
 from omkl.mkl import training
 from omkl.reports import make_report
+
+from ..commands import read_json, run
 
 N_USELESS = 12
 KERNELS = {f"k{i}": f"gaussian:sigma2=1,on={i}:{i + 1}" for i in range(2 + N_USELESS)}
@@ -159,12 +158,9 @@ def test_a_cluster_chooses_as_one_machine_does(data):
 def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):
     model = out_of_sample(MKLRegressor, C=10.0).fit(*data)
     model.save(tmp_path / "model.npz")
-    assert (
-        main(["inspect", str(tmp_path / "model.npz"), "--json", str(tmp_path / "metrics.json")])
-        == 0
-    )
+    run("inspect", tmp_path / "model.npz", "--json", tmp_path / "metrics.json")
     assert f"{len(model.left_out_)} are left out" in capsys.readouterr().out
-    assert json.loads((tmp_path / "metrics.json").read_text())["left_out"] == model.left_out_
+    assert read_json(tmp_path / "metrics.json")["left_out"] == model.left_out_
 
 
 def test_few_samples_choose_among_kernels_of_low_rank(data, monkeypatch):

@@ -1,5 +1,6 @@
 """Shape functions, and pairs of columns that a model lacks."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -100,35 +101,43 @@ def test_text_and_missing_numbers_have_bars(form, online):
     assert_allclose(total, model.decision_function(frame)[ages == ages], atol=1e-9)
 
 
+def samples():
+    """Yield all rows, and twenty bootstrap samples of them."""
+    random = np.random.RandomState(3)
+    yield np.arange(90)
+    for _ in range(20):
+        yield np.sort(resample(np.arange(90), random_state=random))
+
+
+def weighted_kernel(weight, kernel, rows, others):
+    return weight * kernel(rows, others)
+
+
+def ridge_solution(gram, y, C):
+    """Return the dual coefficients of a kernel ridge with an intercept."""
+    ones = np.ones((len(y), 1))
+    system = np.block([[gram + np.eye(len(y)) / C, ones], [ones.T, 0.0]])
+    return np.linalg.solve(system, np.append(y, 0.0))[:-1]
+
+
 def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
-    C = 2.0
     y = SCORE - SCORE.mean()
     kernels = per_column("gaussian", X, pairs=[(1, 2)])
-    model = omkl.MKLRegressor(kernels, regularizer="elastic-net", C=C, tol=1e-8).fit(X, y)
+    model = omkl.MKLRegressor(kernels, regularizer="elastic-net", C=2.0, tol=1e-8).fit(X, y)
     shapes = model.shapes(X, y, random_state=3)
-    random = np.random.RandomState(3)
-    fitted = {name: kernel.fit(X) for name, kernel in kernels.items()}
-    weights = model.unscaled_kernel_weights_
-    gram = sum(weights[name] * kernel(X) for name, kernel in fitted.items())
+    weighted = {}
+    for name, weight in model.unscaled_kernel_weights_.items():
+        weighted[name] = partial(weighted_kernel, weight, kernels[name].fit(X))
     # with the weights fixed, a machine with the sum of the kernels has the solution of the whole
     # problem
-    rhos = []
-    for rows in [
-        np.arange(90),
-        *(np.sort(resample(np.arange(90), random_state=random)) for _ in range(20)),
-    ]:
-        system = np.block(
-            [[gram[np.ix_(rows, rows)] + np.eye(90) / C, np.ones((90, 1))], [np.ones((1, 90)), 0.0]]
-        )
-        rhos.append((rows, np.linalg.solve(system, np.append(y[rows], 0.0))[:-1]))
+    gram = sum(kernel(X, X) for kernel in weighted.values())
+    rhos = [(rows, ridge_solution(gram[np.ix_(rows, rows)], y[rows], 2.0)) for rows in samples()]
     again = model.shapes(X, y, random_state=3)
     for part, same in zip(shapes.parts, again.parts):
         points = np.tile(X[:1], (len(part.grid), 1))
         points[:, [int(name[-1]) for name in part.columns]] = part.grid.reshape(len(part.grid), -1)
-        name = " x ".join(part.columns)
-        effects = np.array(
-            [weights[name] * fitted[name](points, X[rows]) @ rho for rows, rho in rhos]
-        )
+        kernel = weighted[" x ".join(part.columns)]
+        effects = np.array([kernel(points, X[rows]) @ rho for rows, rho in rhos])
         constant = effects[0] - part.effect
         assert_allclose(constant, constant.mean(), atol=1e-4)
         effects -= (effects @ part.density)[:, None]

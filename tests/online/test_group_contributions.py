@@ -34,6 +34,7 @@ from omkl.online.group_contributions import group_report
 from omkl.regularizers import L1, L21, L21Ball, Ridge, SquaredL21
 from omkl.structures import Binary, Multiclass
 
+from ..commands import run
 from ..passes import online_trainer
 
 KERNELS = {"g": "gaussian:on=0:2,sigma2=1", "l": "linear", "n": "gaussian:on=3:6,sigma2=1"}
@@ -398,10 +399,10 @@ def test_the_command_line_logs_while_it_trains(tmp_path, capfd):
     data, log, model = (str(tmp_path / name) for name in ("data", "log", "model.npz"))
     Path(data).write_text("".join(f"{y} 1:{x[0]} 2:{x[2]}\n" for x, y in zip(IRIS, SPECIES)))
     train = ["train", "classifier", data, "-o", model, "--epochs", "2"]
-    assert main([*train, "--log", log]) == 0
+    run(*train, "--log", log)
     assert list(lines_of(log)["epoch"]) == [1, 2]
     capfd.readouterr()
-    assert main([*train, "--log", "-"]) == 0
+    run(*train, "--log", "-")
     assert len(capfd.readouterr().out.splitlines()) == 2
     assert main([*train, "--log", model]) == 2
 

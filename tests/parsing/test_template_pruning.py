@@ -95,16 +95,15 @@ class Scripted:
 def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(
     grammar, right, n_chosen
 ):
-    train, _ = grammar
+    train = grammar[0]
     templates = TemplateSet([f"h.form m+{k}.form" for k in range(16)])
     n_right = list(right.values())
-    stages = []
-    sizes = []
+    sizes = {}
 
     def train_scripted(stage, templates, chosen, **settings):
         assert not settings or len(templates) < 16
-        stages.append(stage)
-        sizes.append(len(templates))
+        assert stage not in sizes
+        sizes[stage] = len(templates)
         assert not np.any(chosen % PERIOD == PERIOD - 1)
         return Scripted(templates, right[len(templates)])
 
@@ -113,18 +112,17 @@ def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(
     gold = train[np.flatnonzero(np.arange(len(train)) % PERIOD == PERIOD - 1)[1::2]]
     assert [point["templates"] for point in curve] == list(right)
 
-    def words(key):
-        return [point[key] * gold.n_words for point in curve]
-
-    assert_allclose(words("accuracy"), n_right)
-    assert_allclose(words("behind"), np.max(n_right) - n_right)
     counts = np.clip(np.subtract.outer(n_right, gold.offsets[:-1]), 0, gold.lengths)
     differences = counts[np.argmax(n_right)] - counts
     errors = np.std(differences, axis=1, ddof=1) * np.sqrt(len(gold))
-    assert_allclose(words("standard_error"), errors)
+    for key, expected in {
+        "accuracy": n_right,
+        "behind": np.max(n_right) - n_right,
+        "standard_error": errors,
+    }.items():
+        assert_allclose([point[key] * gold.n_words for point in curve], expected)
     assert chosen.names == templates.names[:n_chosen]
-    assert sizes == list(right)
-    assert len(set(stages)) == len(stages)
+    assert list(sizes.values()) == list(right)
     assert messages[-1].startswith(f"{n_chosen} of 16 templates stay")
 
 

@@ -31,6 +31,7 @@ from omkl.reports.markup import NOTHING, html, table
 from omkl.reports.quality import marked_tokens
 from omkl.reports.report import QUALITIES, SECTIONS, _group_table
 
+from ..commands import read_json
 from ..estimators.test_explanations import TAGS, TREES, WORDS
 
 RNG = np.random.default_rng(0)
@@ -308,7 +309,7 @@ def test_the_command_on_rows_sequences_and_trees(tmp_path, capsys):
     model.save(tmp_path / "rows.npz")
     options = ["-o", tmp_path / "rows.html", "--json", tmp_path / "rows.json"]
     assert run(tmp_path / "rows.npz", tmp_path / "rows.csv", *options) == 0
-    assert json.loads((tmp_path / "rows.json").read_text())["examples"] == 120
+    assert read_json(tmp_path / "rows.json")["examples"] == 120
     assert "How good it is" in checked((tmp_path / "rows.html").read_text()).headings
     labeler = omkl.SequenceLabeler(epochs=1, random_state=0).fit(WORDS, TAGS)
     labeler.save(tmp_path / "labeler.npz")
@@ -427,19 +428,18 @@ def test_everything_is_drawn_and_nothing_overlaps(sentence):
 def test_arcs_join_heads_and_words_at_heights_of_their_own(sentence):
     picture = ElementTree.fromstring(draw_tree(sentence))
     places = np.array([float(text.get("x")) for text in texts_of(picture, "form")])
+    joined = []
     arcs = []
     for path in picture.iter(SVG + "path"):
         if match := re.match(r"M([\d.]+),\d+V(\d+)q0,-8,(-?8),-8H([\d.]+)q", path.get("d")):
             begin, level, bend, flat = map(float, match.groups())
-            arcs.append((begin, flat + bend, level))
-    nearest = []
-    for begin, end, _ in arcs:
-        head, word = (int(np.argmin(np.abs(places - x))) + 1 for x in (begin, end))
-        nearest.append((head, word))
-    expected = [(head, word) for word, head in enumerate(sentence.heads, 1) if head]
-    assert sorted(nearest) == sorted(expected)
-    for (a, b, level), (c, d, other_level) in combinations(arcs, 2):
-        if max(min(a, b), min(c, d)) < min(max(a, b), max(c, d)):
+            ends = sorted([begin, flat + bend])
+            joined.append([1 + int(np.argmin(np.abs(places - x))) for x in (begin, flat + bend)])
+            arcs.append((*ends, level))
+    expected = [[head, word] for word, head in enumerate(sentence.heads, 1) if head]
+    assert sorted(joined) == sorted(expected)
+    for (low, high, level), (other_low, other_high, other_level) in combinations(arcs, 2):
+        if max(low, other_low) < min(high, other_high):
             assert level != other_level
 
 

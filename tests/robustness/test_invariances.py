@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from omkl import (
-    Budget,
     GroupLasso,
     GroupLassoCV,
     MKLClassifier,
@@ -117,12 +116,13 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
     if name == "outputs":
         check(make(LABELS).fit(X, y[:, [2, 0, 1]]), expected=expected[:, [2, 0, 1]])
     elif draw is ternary:
-        # rename the classes so that their order is reversed
-        others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
-        check(
-            make(LABELS).fit(X, np.array([others[label] for label in y])),
-            expected=expected[:, ::-1],
-        )
+        check(make(LABELS).fit(X, in_reverse_order(y)), expected=expected[:, ::-1])
+
+
+def in_reverse_order(y):
+    """Rename classes so that their order is reversed."""
+    others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
+    return np.array([others[label] for label in y])
 
 
 KERNELS = [Gaussian(4.0), Gaussian(50.0), Linear(), Polynomial(2)]
@@ -168,23 +168,16 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     columns = rng.permutation(N)
     permuted = make([KERNELS[k] for k in order]).fit(X, y)
     check(permuted)
-    for kernel, weight in plain.kernel_weights_.items():
-        assert abs(permuted.kernel_weights_[kernel] - weight) < 0.02
+    assert permuted.kernel_weights_ == pytest.approx(plain.kernel_weights_, abs=0.02)
     check(make(KERNELS).fit(X[rows], y[rows]))
     check(make(KERNELS).fit(X[:, columns], y), new[:, columns])
-    check(make(KERNELS).set_params(budget=Budget(dtype="float64")).fit(np.asfortranarray(X), y))
+    check(make(KERNELS).set_params(dtype="float64").fit(np.asfortranarray(X), y))
     if draw is ternary:
-        others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
-        check(
-            make(KERNELS).fit(X, np.array([others[label] for label in y])),
-            expected=expected[:, ::-1],
-        )
+        check(make(KERNELS).fit(X, in_reverse_order(y)), expected=expected[:, ::-1])
     weights = rng.integers(0, 3, len(y))
     repeated = np.repeat(np.arange(len(y)), weights)
-    check(
-        make(KERNELS).fit(X, y, weights),
-        expected=answers(make(KERNELS).fit(X[repeated], y[repeated]), new),
-    )
+    of_repeated = answers(make(KERNELS).fit(X[repeated], y[repeated]), new)
+    check(make(KERNELS).fit(X, y, weights), expected=of_repeated)
 
 
 #: Regressors, and whether another unit of the targets changes nothing.
@@ -236,43 +229,40 @@ def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
     assert model.fit(X, y).n_iter_ == 1
 
 
+ONLINE = {"crf": (ternary, OnlineMKLClassifier), "squared": (regression, OnlineMKLRegressor)}
+
+
 @pytest.mark.parametrize("method", ["fobos", "rda"])
-@pytest.mark.parametrize("loss", ["crf", "squared"])
+@pytest.mark.parametrize("loss", ONLINE)
 def test_online_machines_are_invariant_to_order(method, loss):
     """With losses without ties, which the order of classes would break."""
     rng = np.random.default_rng(1)
-    if loss == "crf":
-        kind = OnlineMKLClassifier
-        X, y = ternary(rng)
-    else:
-        kind = OnlineMKLRegressor
-        X, y = regression(rng)
+    draw, kind = ONLINE[loss]
+    X, y = draw(rng)
     X = X / np.abs(X).max(axis=0)
-    make = lambda kernels, shuffle=False: kind(  # noqa: E731
-        kernels, loss=loss, method=method, epochs=Passes(3, shuffle=shuffle), random_state=0
-    )
-    plain = make(KERNELS).fit(X, y)
+    model = kind(loss=loss, method=method, random_state=0)
+
+    def trained(X, y, kernels=KERNELS, shuffle=False):
+        return clone(model).set_params(kernels=kernels, epochs=Passes(3, shuffle=shuffle)).fit(X, y)
+
+    def check(model, X, expected):
+        assert_allclose(answers(model, X), expected, atol=1e-8)
+
+    plain = trained(X, y)
     expected = answers(plain, X)
     order = rng.permutation(len(KERNELS))
     columns = rng.permutation(N)
-    permuted = make([KERNELS[k] for k in order]).fit(X, y)
-    assert_allclose(answers(permuted, X), expected, atol=1e-8)
-    for name, weight in plain.kernel_weights_.items():
-        assert_allclose(permuted.kernel_weights_[name], weight, atol=1e-9)
-    assert_allclose(
-        answers(make(KERNELS).fit(X[:, columns], y), X[:, columns]), expected, atol=1e-8
-    )
+    permuted = trained(X, y, [KERNELS[k] for k in order])
+    check(permuted, X, expected)
+    assert permuted.kernel_weights_ == pytest.approx(plain.kernel_weights_, rel=1e-7, abs=1e-9)
+    check(trained(X[:, columns], y), X[:, columns], expected)
     # shuffling depends on positions, not on rows
     rows = rng.permutation(len(y))
-    shuffled = make(KERNELS, True).fit(X, y)
-    reordered = make(KERNELS, True).fit(X[rows], y[rows])
-    assert_allclose(answers(reordered, X), answers(shuffled, X), atol=1e-8)
+    of_shuffled = answers(trained(X, y, shuffle=True), X)
+    check(trained(X[rows], y[rows], shuffle=True), X, of_shuffled)
     if loss == "crf":
-        others = dict(zip(sorted(NAMES), ["z", "y", "x"]))
-        turned = make(KERNELS).fit(X, np.array([others[label] for label in y]))
-        assert_allclose(answers(turned, X), expected[:, ::-1], atol=1e-8)
+        check(trained(X, in_reverse_order(y)), X, expected[:, ::-1])
     else:
         # of an odd number of targets, whose median is one of them
-        odd = make(KERNELS).fit(X[1:], y[1:])
-        turned = make(KERNELS).fit(X[1:], -y[1:])
-        assert_allclose(answers(turned, X), -answers(odd, X), atol=1e-8)
+        odd = trained(X[1:], y[1:])
+        check(trained(X[1:], -y[1:]), X, -answers(odd, X))

@@ -17,6 +17,8 @@ from omkl._files import check_output, replacing
 from omkl.cli import main
 from omkl.exceptions import InputError, NotFittedError, OutputFileError
 
+from ..commands import run
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="files as POSIX has them")
 
 
@@ -30,14 +32,14 @@ def rows(tmp_path_factory):
     train = [
         "train",
         "classifier",
-        str(folder / "rows.svm"),
+        folder / "rows.svm",
         "--kernels",
         "linear",
         "--epochs",
         "2",
         "--quiet",
     ]
-    assert main([*train, "-o", str(folder / "model.npz")]) == 0
+    run(*train, "-o", folder / "model.npz")
     return folder
 
 
@@ -199,7 +201,7 @@ def test_standard_output_that_takes_nothing(opened, code, said, command, rows, m
 def test_a_terminal_without_letters(rows, monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
-    assert main(["inspect", str(rows / "model.npz")]) == 0
+    run("inspect", rows / "model.npz")
     assert b"OnlineMKLClassifier: 2 labels" in written.getvalue()
 
 

@@ -51,42 +51,36 @@ def test_lazy_steps_are_those_of_exact_arithmetic(name):
     regularizer, exact_prox = PROXES[name]
     X = np.array([[1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 0.7, -0.4]])
     rows = sparse.csr_array(X)
-    tokens = Tokens(
-        np.arange(3),
-        Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data),
-    )
-    bank = ExplicitBank("ab", np.array([0, 0, 1, 1]), 1, False)
-    rate, lambda_ = 0.01, 1e-6
+    columns = rows.indices.astype(np.int32)
+    tokens = Tokens(np.arange(3), Features(rows.indptr.astype(np.int64), columns, rows.data))
     trainer = OnlineTrainer(
-        [bank],
+        [ExplicitBank("ab", np.array([0, 0, 1, 1]), 1, False)],
         Binary(),
         StructuredHinge(),
         regularizer,
-        lambda_=lambda_,
-        schedule=Constant(rate),
+        lambda_=1e-6,
+        schedule=Constant(0.01),
         average=None,
     )
     trainer.recompute_every = 10 * n_steps  # nothing else than the steps themselves
-    examples = [tokens.sequence(0), tokens.sequence(1)]
-    theta = np.zeros(4, LONG)
+    theta = np.zeros((2, 2), LONG)  # by group
     golds = np.random.default_rng(0).integers(0, 2, 1000).tolist()
     for t in range(n_steps):
         # the second group learns a thousand rounds, and is scaled ever after
         which = int(t < 1000 and t % 2 == 0)
         gold = golds[t % 1000]
-        trainer.update(examples[which], gold)
+        trainer.update(tokens.sequence(which), gold)
         sign = 2 * gold - 1
-        if 1 - sign * (X[which] @ theta) > 0:
-            theta += LONG(rate) * sign * X[which]
-        norms = np.array([np.hypot(*theta[:2]), np.hypot(*theta[2:])])
-        shrunk = exact_prox(norms, LONG(rate) * LONG(lambda_))
-        theta *= np.repeat(np.divide(shrunk, norms, out=np.zeros(2, LONG), where=norms > 0), 2)
+        if 1 - sign * (X[which] @ theta.ravel()) > 0:
+            theta += LONG(0.01) * sign * X[which].reshape(2, 2)
+        norms = np.hypot(*theta.T)
+        shrunk = exact_prox(norms, LONG(0.01) * LONG(1e-6))
+        theta *= np.divide(shrunk, norms, out=np.zeros(2, LONG), where=norms > 0)[:, None]
     tracked = trainer.group_state.norms.copy()
     trainer.recompute_norms()
     assert_allclose(tracked, trainer.group_state.norms, rtol=1e-8)
-    exact = np.array([np.hypot(*theta[:2]), np.hypot(*theta[2:])], dtype=float)
-    assert exact.all()
-    assert_allclose(tracked, exact, rtol=1e-8)
+    assert theta.all()
+    assert_allclose(tracked, np.hypot(*theta.T).astype(float), rtol=1e-8)
 
 
 def log_add(a, b):
@@ -209,31 +203,25 @@ def test_certificates_of_all_solvers_agree(data, loss, regularizer):
     """No objective is below the lower bound of any certificate."""
     kernels, score = data
     C = STRENGTHS[(list(REGULARIZERS).index(regularizer) + list(LOSSES).index(loss)) % 4]
-    estimator = MKLRegressor if loss == "squared" else MKLClassifier
-    y = score if estimator is MKLRegressor else np.where(score > 0.3, 1, -1)
+    is_regression = loss == "squared"
+    y = score if is_regression else np.where(score > 0.3, 1, -1)
     penalty, value = REGULARIZERS[regularizer]
+    model = MKLRegressor() if is_regression else MKLClassifier()
+    model.set_params(kernels="precomputed", loss=loss, regularizer=penalty, C=C)
+    model.set_params(tol=1e-4, dtype="float64")
     objectives = []
     bounds = []
     for solver in [*SOLVERS, "fista"]:
         if solver == "fista" and (objectives or C > 1.0):
             continue  # it is slow, and for what no other solver takes
-        model = estimator(
-            "precomputed",
-            loss=loss,
-            regularizer=penalty,
-            C=C,
-            solver=solver,
-            tol=1e-4,
-            dtype="float64",
-        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                model.fit(kernels, y)
+                model.set_params(solver=solver).fit(kernels, y)
             except InputError:
                 # refused at the door
                 continue
-        outputs = sum(K @ a for K, a in zip(kernels, model.dual_coef_)) + model.intercept_[0]
+        outputs = sum(map(np.matmul, kernels, model.dual_coef_)) + model.intercept_[0]
         norms = np.sqrt([max(a @ K @ a, 0.0) for K, a in zip(kernels, model.dual_coef_)])
         objectives.append(C * LOSSES[loss](y, outputs).sum() + value(norms))
         bounds.append(objectives[-1] * (1 - model.dual_gap_))

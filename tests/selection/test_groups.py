@@ -1,5 +1,6 @@
 """select_groups: false discoveries, power, and what it trains."""
 
+import re
 from collections import Counter
 from itertools import chain
 
@@ -172,38 +173,37 @@ def test_templates_read_fields_of_other_words_with_the_same_tag(monkeypatch):
     monkeypatch.setattr(
         DependencyParser, "fit", lambda self, X: seen.append((self.templates, X)) or self
     )
-    treebank = Treebank.from_sentences(
-        [Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES]
-    )
-    tested = trial(
-        DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"]), treebank, None, None
-    )
+    treebank = Treebank.from_sentences(sentences())
+    parser = DependencyParser(["h.form m.form", "h.upos m.upos", "m.suffix2"])
+    tested = trial(parser, treebank, None, None)
     assert list(tested.members) == ["h.form m.form", "m.suffix2"]
     tested.train(np.random.default_rng(0))
     [(templates, new)] = seen
-    assert set(templates.names) == {
-        "h.upos m.upos",
-        *tested.members,
-        *(f"{name} (knockoff)" for name in tested.members),
-    }
+    knockoffs = [f"{name} (knockoff)" for name in tested.members]
+    assert set(templates.names) == {"h.upos m.upos", *tested.members, *knockoffs}
     forms = {f"{code_of(form):x}": form for form in treebank.strings["forms"].tolist()}
     suffixes = {f"{code_of(form[-2:]):x}" for form in forms.values()}
     pairs = Counter()
     for sentence in new:
         for misc, tag in zip(sentence.misc, sentence.upos):
-            values = dict(part.split("=") for part in misc.split("|"))
-            assert values["Knockoff1"] in suffixes
-            pairs[forms[values["Knockoff0"]], tag] += 1
-    assert pairs == Counter(
-        chain.from_iterable(zip(sentence.forms, sentence.upos) for sentence in treebank)
-    )
+            values = re.fullmatch(r"Knockoff0=(\w+)\|Knockoff1=(\w+)", misc)
+            assert values[2] in suffixes
+            pairs[forms[values[1]], tag] += 1
+    expected = Counter()
+    for sentence in treebank:
+        expected.update(zip(sentence.forms, sentence.upos))
+    assert pairs == expected
+
+
+def sentences():
+    return [
+        Sentence(forms=forms.split(), upos=tags.split(), heads=heads)
+        for forms, tags, heads in SENTENCES
+    ]
 
 
 def test_a_parser_takes_paths_and_checks_the_context(tmp_path):
-    sentences = [
-        Sentence(forms=s.split(), upos=tags.split(), heads=heads) for s, tags, heads in SENTENCES
-    ] * 10
-    treebank = Treebank.from_sentences(sentences)
+    treebank = Treebank.from_sentences(sentences() * 10)
     path = tmp_path / "train.conllu"
     write_treebank(path, treebank)
     parser = DependencyParser(
@@ -244,26 +244,29 @@ def test_useless_templates_are_not_selected(rng):
 @pytest.mark.parametrize("precomputed", [False, True])
 def test_stable_groups_are_those_of_fits_on_halves(precomputed):
     X, y, useful = table(120, 12, 3, 0)
-    grams = {name: np.outer(x, x) for name, x in zip(per_column("linear", X), X.T)}
-    kernels = "precomputed" if precomputed else per_column("linear", X)
-    model = MKLRegressor(kernels, C=0.1, tol=1e-6)
+    names = per_column("linear", X)
+    model = MKLRegressor("precomputed" if precomputed else names, C=0.1, tol=1e-6)
+
+    def inputs(rows):
+        if not precomputed:
+            return X[rows]
+        return {name: np.outer(x, x) for name, x in zip(names, X[rows].T)}
+
     settings = {"method": "stability", "n_pairs": 5, "random_state": 3}
-    selection = select_groups(model, grams if precomputed else X, y, **settings)
+    everything = inputs(np.arange(120))
+    selection = select_groups(model, everything, y, **settings)
     random = np.random.RandomState(3)
     counts = Counter()
     q = int(np.sqrt(12 * (1.0 + 0.2) / (4.0 * 0.2)))
     for _ in range(5):
         order = random.permutation(120)
         for half in np.sort([order[:60], order[60:]], axis=1):
-            inputs = X[half]
-            if precomputed:
-                inputs = {name: gram[np.ix_(half, half)] for name, gram in grams.items()}
-            weights = clone(model).fit(inputs, y[half]).kernel_weights_
+            weights = clone(model).fit(inputs(half), y[half]).kernel_weights_
             heaviest = sorted(weights, key=weights.get)[-q:]
             counts.update(name for name in heaviest if weights[name] > 0)
-    assert selection.statistics == {name: counts[name] / 10 for name in grams}
+    assert selection.statistics == {name: counts[name] / 10 for name in names}
     assert set(selection.selected) <= useful
-    assert select_groups(model, grams if precomputed else X, y, n_jobs=2, **settings) == selection
+    assert select_groups(model, everything, y, n_jobs=2, **settings) == selection
 
 
 def test_few_useless_groups_are_stable():

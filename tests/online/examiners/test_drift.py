@@ -72,7 +72,8 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
     sizes = np.zeros(2)
     usual = 0.0
     start = 0
-    began = (0.0, 1.0)
+    usual_at_start = 0.0
+    margin = 1.0
 
     def share(difference, size):
         return min(max(difference / (2 * size), -1.0), 1.0) if size > 0.0 else 0.0
@@ -83,8 +84,9 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         wealth[evidence <= 1.0] = 1.0
         if evidence[1] <= 1.0:
             start = t
-            began = (usual, 0.5 / np.sqrt(min(t, 100)) if t >= 30 else 1.0)
-        rise = max(share(average - began[0], sizes[1]) - began[1], -1.0)
+            usual_at_start = usual
+            margin = 0.5 / np.sqrt(min(t, 100)) if t >= 30 else 1.0
+        rise = max(share(average - usual_at_start, sizes[1]) - margin, -1.0)
         wealth *= 1.0 + np.outer([share(average - last, sizes[0]), rise], bets)
         wealth = np.minimum(wealth, 1000.0)
         evidence = wealth.mean(axis=1)

@@ -68,45 +68,52 @@ def recorded(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("kind", ["cached", "expansion", "budget", "sequences", "explicit", "maps"])
+KERNELS = [USEFUL, *JUNK[:3]]
+#: Kinds of banks: kernels, and what makes a classifier use such banks.
+BANKS = {
+    "cached": (KERNELS, {}),
+    "expansion": (KERNELS, {"budget": omkl.Budget(cache_size=0)}),
+    "budget": (KERNELS, {"budget": 30}),
+    "explicit": ([f"linear:on={j}" for j in range(4)], {}),
+    "maps": ([f"{kernel},features=20" for kernel in KERNELS], {}),
+}
+
+
+@pytest.mark.parametrize("kind", [*BANKS, "sequences"])
 def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(kind, monkeypatch):
     X, y = interaction(60)
     told = recorded(monkeypatch)
-    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2, "fit_intercept": True}
-    kernels = [USEFUL, *JUNK[:3]]
+    options = {"weighting": "out-of-sample", "random_state": 0, "epochs": 2}
     if kind == "sequences":
-        del options["fit_intercept"]
-        model = omkl.SequenceLabeler(kernels, **options).fit(*words(X, y))
-    elif kind == "explicit":
-        model = omkl.OnlineMKLClassifier([f"linear:on={j}" for j in range(4)], **options).fit(X, y)
-    elif kind == "maps":
-        model = omkl.OnlineMKLClassifier([f"{k},features=20" for k in kernels], **options).fit(X, y)
+        model = omkl.SequenceLabeler(KERNELS, **options).fit(*words(X, y))
     else:
-        more = {
-            "cached": {},
-            "expansion": {"budget": omkl.Budget(cache_size=0)},
-            "budget": {"budget": 30},
-        }[kind]
-        model = omkl.OnlineMKLClassifier(kernels, **more, **options).fit(X, y)
+        kernels, settings = BANKS[kind]
+        model = omkl.OnlineMKLClassifier(kernels, fit_intercept=True, **settings, **options)
+        model.fit(X, y)
     # later passes bring no new examples
-    first = told[: len(told) // 2 if kind == "sequences" else len(X)]
-    p = first[0][0].shape[0]
-    K = first[0][0].shape[2]
-    totals = np.zeros((p + 1, K))
-    n_positions = 0.0
-    evidence = []
-    for potentials, residual, weight in first:
-        mean = totals / max(n_positions, 1.0)
-        slopes = np.einsum("pnj,nj->p", potentials - mean[:p, None], residual - mean[p])
-        evidence.append(weight * np.where(potentials.any(axis=(1, 2)), slopes, 0.0))
-        remaining = (1 - 1 / MEMORY) ** len(residual)
-        totals = remaining * totals + np.concatenate(
-            [potentials.sum(axis=1), residual.sum(axis=0)[None]]
-        )
-        n_positions = remaining * n_positions + len(residual)
-    evidence = np.array(evidence)
+    first = told[: len(told) // 2]
+    evidence = np.array(list(covariances(first)))
     expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
     assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
+
+
+def covariances(examples):
+    """Yield, by example, the weighted sums of products of centred potentials and residuals.
+
+    Potentials (groups, positions, labels) and residuals (positions, labels) are centred by the
+    means before; a group without potentials has none.
+    """
+    potentials = examples[0][0]
+    totals = np.zeros((len(potentials) + 1, 1, potentials.shape[2]))
+    n_positions = 0.0
+    for potentials, residual, weight in examples:
+        both = np.concatenate([potentials, residual[None]])
+        centred = both - totals / max(n_positions, 1.0)
+        slopes = np.einsum("pnj,nj->p", centred[:-1], centred[-1])
+        yield weight * np.where(potentials.any(axis=(1, 2)), slopes, 0.0)
+        remaining = (1 - 1 / MEMORY) ** len(residual)
+        totals = remaining * totals + both.sum(axis=1, keepdims=True)
+        n_positions = remaining * n_positions + len(residual)
 
 
 def test_banks_of_templates_know_their_inner_products(monkeypatch, rng):
@@ -461,13 +468,9 @@ def test_groups_that_come_later_have_a_say():
 
 
 def test_templates_are_weighted_too():
-    rows = (
-        [("a", "D", 2), ("dog", "N", 3), ("sleeps", "V", 0)],
-        [("the", "D", 2), ("cat", "N", 3), ("runs", "V", 0)],
-    )
     sentences = [
-        omkl.data.Sentence([r[0] for r in s], upos=[r[1] for r in s], heads=[r[2] for r in s])
-        for s in rows
+        omkl.data.Sentence(forms.split(), upos=["D", "N", "V"], heads=[2, 3, 0])
+        for forms in ("a dog sleeps", "the cat runs")
     ]
     parser = omkl.DependencyParser(
         ["h.upos m.upos", "m.form"], weighting="out-of-sample", epochs=3, random_state=0

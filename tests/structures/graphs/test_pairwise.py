@@ -309,12 +309,11 @@ def test_bounds_are_not_below_the_linear_program(seed):
     assert optimum >= solution.score - 1e-6
 
 
-@pytest.mark.parametrize("kind", ["any", "zero", "first end", "integers"])
-def test_belief_propagation_solves_its_convex_program(kind, rng):
-    """The entropy of a tree is that of its root and those of other nodes given their parents."""
-    layout = grid(2, 3)
-    potentials = draw_hard_potentials(rng, layout, 2, kind, 1.0, shared=False)
-    of_nodes, of_edges, constraints = local_polytope(layout, 2)
+def mean_entropy(layout, of_nodes, of_edges):
+    """Return the mean over the forests of a layout of two labels.
+
+    The entropy of a tree is that of its root and those of other nodes given their parents.
+    """
     joint = {}
     for (i, j), variable in zip(layout.edges.tolist(), of_edges):
         joint[i, j] = variable
@@ -326,7 +325,15 @@ def test_belief_propagation_solves_its_convex_program(kind, rng):
         for parent, child in networkx.bfs_edges(tree, 0):
             of_parent = cp.vstack([of_nodes[parent]] * 2).T
             entropies.append(-cp.sum(cp.rel_entr(joint[parent, child], of_parent)))
-    entropy = cp.sum(cp.hstack(entropies)) / len(layout.forests)
+    return cp.sum(cp.hstack(entropies)) / len(layout.forests)
+
+
+@pytest.mark.parametrize("kind", ["any", "zero", "first end", "integers"])
+def test_belief_propagation_solves_its_convex_program(kind, rng):
+    layout = grid(2, 3)
+    potentials = draw_hard_potentials(rng, layout, 2, kind, 1.0, shared=False)
+    of_nodes, of_edges, constraints = local_polytope(layout, 2)
+    entropy = mean_entropy(layout, of_nodes, of_edges)
     optimum = maximum(potentials, (of_nodes, of_edges), constraints, cp.CLARABEL, entropy)
     log_partition, expected = PairwiseGraph(2).marginals(potentials)
     assert log_partition == pytest.approx(optimum, abs=1e-5)
@@ -456,19 +463,16 @@ def test_a_path_is_a_chain(shared, rng):
     costs = rng.random((K, K)) * (1.0 - np.eye(K))
     graph = PairwiseGraph(K, costs, shared, allowed)
     everywhere = np.ones(K, dtype=bool)
-    transitions = AllowedTransitions(allowed, everywhere, everywhere)
-    chain = Chain(K, costs, not shared, allowed=transitions)
-    zeros = graph.over(layout)
+    chain = Chain(K, costs, not shared, allowed=AllowedTransitions(allowed, everywhere, everywhere))
     gold = np.array([0, 1, -1, 1, 2, -1, 3])
-    potentials = zeros._replace(
-        unary=rng.normal(size=(n, K)), pairwise=rng.normal(size=zeros.pairwise.shape)
-    )
+    potentials = graph.over(layout)
+    potentials.unary[:] = rng.normal(size=potentials.unary.shape)
+    potentials.pairwise[:] = rng.normal(size=potentials.pairwise.shape)
     on_chain = potentials[:2]
     assert_array_equal(graph.decode(potentials), chain.decode(on_chain))
-    augmented = chain.loss_augmented(on_chain, gold, 2.0)
-    assert_array_equal(graph.loss_augmented(potentials, gold, 2.0), augmented)
-    first_label = np.zeros(n, int)
-    assert graph.cost(gold, first_label) == pytest.approx(chain.cost(gold, first_label))
+    rival = chain.loss_augmented(on_chain, gold, 2.0)
+    assert_array_equal(graph.loss_augmented(potentials, gold, 2.0), rival)
+    assert graph.cost(gold, rival) == pytest.approx(chain.cost(gold, rival))
     expected = chain.known_marginals(on_chain, gold)
     assert_allclose(graph.known_marginals(potentials, gold), expected)
     for loss in (StructuredHinge(2.0), Perceptron(), CRF(), SoftmaxMargin()):

@@ -202,6 +202,15 @@ def test_differences_and_losses(seed, n):
     assert value == pytest.approx(max(expected, 0.0))
     decoded = structure.decode(potentials)
     assert Perceptron().value_and_gradient(structure, potentials, decoded)[0] == 0.0
+    with pytest.raises(InputError, match="marginals"):
+        CRF().value_and_gradient(structure, potentials, gold)
+
+
+@given(seed=SEEDS, n=st.integers(1, 5))
+def test_constrained_trees_keep_to_the_constraints(seed, n):
+    structure = SecondOrderTree()
+    potentials, _, possible = draw(seed, n, structure)
+    gold, other = possible[0], possible[-1]
     partial = np.where(np.arange(n) % 2 == 0, gold, -1)
     agreeing = structure.decode(structure.agreeing(potentials, partial))
     assert np.array_equal(agreeing[::2], gold[::2])
@@ -210,8 +219,6 @@ def test_differences_and_losses(seed, n):
         forbidden = structure.forbidding(potentials, [(gold[word], word + 1)])
         assert structure.is_possible(forbidden)
         assert structure.decode(forbidden)[word] != gold[word]
-    with pytest.raises(InputError, match="marginals"):
-        CRF().value_and_gradient(structure, potentials, gold)
 
 
 @given(seed=SEEDS, n=st.integers(1, 6))
