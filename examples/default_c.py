@@ -32,6 +32,10 @@ LOSSES = ("hinge", "crf", "softmax-margin")
 CS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
+def examples_at(places, X, y):
+    return [X[i] for i in places], [y[i] for i in places]
+
+
 def examples_of(name, seed):
     """Return an untrained model, training data and held-out data."""
     rng = np.random.default_rng(seed)
@@ -40,21 +44,13 @@ def examples_of(name, seed):
             read_sequences(data_home() / "ud" / f"{part}.conllu.gz") for part in TREEBANKS[name]
         )
         chosen = rng.permutation(len(X))[:1000]
-        return (
-            SequenceLabeler(epochs=20),
-            ([X[i] for i in chosen], [y[i] for i in chosen]),
-            (Z[:600], z[:600]),
-        )
+        return SequenceLabeler(epochs=20), examples_at(chosen, X, y), (Z[:600], z[:600])
     if name == "OCR":
         data = read_ocr()
         X, y = data.of_folds(seed)
         test = data.of_folds((seed + 5) % 10)
         chosen = rng.permutation(len(X))[:300]
-        return (
-            SequenceLabeler(KERNELS, epochs=20),
-            ([X[i] for i in chosen], [y[i] for i in chosen]),
-            test,
-        )
+        return SequenceLabeler(KERNELS, epochs=20), examples_at(chosen, X, y), test
     X, y = read_uci(name)
     chosen = rng.permutation(len(X))
     n = min(len(X) // 2, 400)
@@ -78,21 +74,19 @@ def main():
     options = parser.parse_args()
     prepare_output(options.json)
     rows = []
+    accuracies = {}
     for name in options.sets:
         data = [examples_of(name, seed) for seed in range(options.seeds)]
         for loss in LOSSES:
             for C in CS:
-                accuracy = np.mean(
-                    [
-                        100
-                        * model.set_params(loss=loss, C=C, random_state=0, verbose=False)
-                        .fit(*train)
-                        .score(*test)
-                        for model, train, test in data
-                    ]
+                scores = []
+                for model, train, test in data:
+                    model.set_params(loss=loss, C=C, random_state=0, verbose=False)
+                    scores.append(100 * model.fit(*train).score(*test))
+                accuracies[name, loss, C] = float(np.mean(scores))
+                rows.append(
+                    {"set": name, "loss": loss, "C": C, "accuracy": accuracies[name, loss, C]}
                 )
-                rows.append({"set": name, "loss": loss, "C": C, "accuracy": float(accuracy)})
-    accuracies = {(row["set"], row["loss"], row["C"]): row["accuracy"] for row in rows}
     groups = {name: [name] for name in options.sets}
     groups["mean of labelers"] = [name for name in options.sets if name not in TABLES]
     groups["mean of tables"] = [name for name in options.sets if name in TABLES]

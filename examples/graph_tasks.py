@@ -33,7 +33,9 @@ rows. Writes ``graph_tasks.json``.
 
 import argparse
 import time
+from functools import partial
 from itertools import combinations, pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -96,16 +98,19 @@ def factorial(sentence):
     return Graph(nodes, edges, [{"kind": kind} for kind in kinds], directed=True)
 
 
+forms_of = attrgetter("forms")
+
+
 def words(options, seed):
     """Compare a chain for each attribute, a chain of combined labels, and a factorial graph."""
     train, test = (list(read_treebank(data_home() / name)[: options.sentences]) for name in DANISH)
-    y = [attributes(sentence) for sentence in train]
+    y = list(map(attributes, train))
     gold = joined(map(attributes, test))
 
     def chain(labels):
         model = SequenceLabeler(loss="hinge", epochs=options.epochs, random_state=seed)
-        model, seconds = fitted(model, [sentence.forms for sentence in train], labels)
-        return joined(model.predict([sentence.forms for sentence in test])), seconds
+        model, seconds = fitted(model, list(map(forms_of, train)), labels)
+        return joined(model.predict(list(map(forms_of, test)))), seconds
 
     columns = [[values[:, k] for values in y] for k in range(len(ATTRIBUTES))]
     predicted, seconds = zip(*map(chain, columns))
@@ -120,7 +125,7 @@ def words(options, seed):
         random_state=seed,
         edges=Edges(transitions=None, sweeps=options.sweeps),
     )
-    labels = [values.ravel() for values in y]
+    labels = list(map(np.ravel, y))
     graph, seconds = fitted(graph, list(map(factorial, train)), labels)
     predicted = joined(graph.predict(list(map(factorial, test))))
     right = predicted.reshape(gold.shape) == gold
@@ -182,10 +187,11 @@ def documents(options, seed):
         repeated.append([word not in words_of_training and words.count(word) > 1 for word in words])
     for name, skips in (("chains", False), ("skip chains", True)):
         model = GraphLabeler(
-            epochs=options.epochs, random_state=seed, edges=Edges(sweeps=options.sweeps)
+            edges=Edges(sweeps=options.sweeps), epochs=options.epochs, random_state=seed
         )
-        model, seconds = fitted(model, [skip_chain(document, skips) for document in train], y)
-        predicted = model.predict([skip_chain(document, skips) for document in test])
+        as_graph = partial(skip_chain, skips=skips)
+        model, seconds = fitted(model, list(map(as_graph, train)), y)
+        predicted = model.predict(list(map(as_graph, test)))
         right = joined(predicted) == gold
         yield name, len(train), right, right[joined(repeated)], seconds
 

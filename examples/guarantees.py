@@ -47,6 +47,10 @@ from omkl.guarantees.checked import parts_of
 ERRORS = (0.01, 0.02, 0.05, 0.1)
 
 
+def examples_at(places, X, y):
+    return [X[i] for i in places], [y[i] for i in places]
+
+
 def addresses():
     """A third of the addresses trains a CRF on attributes of usaddress; four random thirds."""
     with gzip.open(data_home() / "addresses/attributes.jsonl.gz") as file:
@@ -58,8 +62,8 @@ def addresses():
         train = order[: len(X) // 3]
         rest = order[len(X) // 3 :]
         model = omkl.SequenceLabeler(loss="crf", regularizer="l2", epochs=40, random_state=0)
-        model.fit([X[i] for i in train], [y[i] for i in train])
-        yield "addresses", model, [X[i] for i in rest], [y[i] for i in rest], None
+        model.fit(*examples_at(train, X, y))
+        yield "addresses", model, *examples_at(rest, X, y), None
 
 
 def with_words_as_values(token):
@@ -73,8 +77,8 @@ def ocr():
     train = np.flatnonzero(in_fold)
     rest = np.flatnonzero(~in_fold)
     model = omkl.SequenceLabeler(loss="crf", random_state=0)
-    model.fit([data.images[i] for i in train], [data.letters[i] for i in train])
-    yield "OCR", model, [data.images[i] for i in rest], [data.letters[i] for i in rest], None
+    model.fit(*examples_at(train, data.images, data.letters))
+    yield "OCR", model, *examples_at(rest, data.images, data.letters), None
 
 
 def english():

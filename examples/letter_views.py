@@ -42,7 +42,7 @@ def letter_views(words, batch=100):
             "upright": histograms(gradient_planes(normalized(ink, shear=0.5))),
         }
         coarse = np.sqrt(NEIGHBOUR_WEIGHT) * histograms(shape, cells=(4, 3), width=(2.0, 1.5))
-        ends = np.cumsum([len(word) for word in part])
+        ends = np.cumsum(list(map(len, part)))
         for low, high in zip([0, *ends[:-1]], ends):
             outside = np.zeros_like(coarse[:1])
             before = np.vstack([outside, coarse[low : high - 1]])
@@ -95,11 +95,12 @@ def gradient_planes(smooth):
     slope_y, slope_x = np.gradient(smooth, axis=(1, 2))
     strength = np.hypot(slope_y, slope_x)
     angle = np.arctan2(slope_y, slope_x) * np.float32(DIRECTIONS / (2 * np.pi))
-    turns = [np.abs(angle - direction) for direction in range(DIRECTIONS)]
-    return [
-        strength * np.maximum(0.0, 1.0 - np.minimum(turn, np.abs(DIRECTIONS - turn)))
-        for turn in turns
-    ]
+    planes = []
+    for direction in range(DIRECTIONS):
+        turn = np.abs(angle - direction)
+        turn = np.minimum(turn, np.abs(DIRECTIONS - turn))
+        planes.append(strength * np.maximum(0.0, 1.0 - turn))
+    return planes
 
 
 def histograms(planes, cells=(6, 4), width=(1.5, 1.2)):

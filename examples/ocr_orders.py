@@ -94,7 +94,8 @@ def main():
                 runs = [
                     run(sources[source], kernels, fold, protocol, order, epochs) for fold in folds
                 ]
-                accuracies = [result["accuracy"] for result in runs]
+                results = [(result["accuracy"], result["seconds"]) for result in runs]
+                accuracies, seconds = zip(*results)
                 rows.append(
                     {
                         "protocol": protocol,
@@ -102,7 +103,7 @@ def main():
                         "order": order,
                         "accuracy": float(np.mean(accuracies)),
                         "sd": float(np.std(accuracies)),
-                        "seconds": float(np.median([r["seconds"] for r in runs])),
+                        "seconds": float(np.median(seconds)),
                         "runs": runs,
                     }
                 )

@@ -90,10 +90,8 @@ def choose(kernels, X, y, seed, Cs, rates):
     candidates = [{"C": C, "learning_rate": eta0} for C, eta0 in product(Cs, rates)]
     if len(candidates) == 1:
         return candidates[0]
-    (X_most, y_most), (X_held, y_held) = hold_out(X, y, seed)
-    scores = [
-        labeler(kernels, seed, **c).fit(X_most, y_most).score(X_held, y_held) for c in candidates
-    ]
+    most, held_out = hold_out(X, y, seed)
+    scores = [labeler(kernels, seed, **c).fit(*most).score(*held_out) for c in candidates]
     return candidates[int(np.argmax(scores))]
 
 
@@ -143,25 +141,30 @@ def evaluate(data, folds, with_grid, Cs=CS):
     return runs
 
 
+def column_of(rows, name):
+    return [row[name] for row in rows]
+
+
 def summary(runs):
     """Return the rows of the table as numbers."""
     rows = []
     for name, ways in runs.items():
         chosen = ways.get("auto") or ways["fixed"]
+        accuracies = column_of(chosen, "accuracy")
+        weights = column_of(chosen, "weights")
         row = {
             "name": name,
             "paper": ON_PIXELS.get(name, (None, None))[1],
-            "accuracy": float(np.mean([r["accuracy"] for r in chosen])),
-            "sd": float(np.std([r["accuracy"] for r in chosen])),
-            "seconds": float(np.median([r["seconds"] for r in chosen])),
-            "speed": float(np.median([r["speed"] for r in chosen])),
-            "weights": {
-                k: float(np.mean([r["weights"][k] for r in chosen])) for k in chosen[0]["weights"]
-            },
+            "accuracy": float(np.mean(accuracies)),
+            "sd": float(np.std(accuracies)),
+            "seconds": float(np.median(column_of(chosen, "seconds"))),
+            "speed": float(np.median(column_of(chosen, "speed"))),
+            "weights": {k: float(np.mean(column_of(weights, k))) for k in weights[0]},
         }
         if "grid" in ways:
-            row["grid"] = float(np.mean([r["accuracy"] for r in ways["grid"]]))
-            row["grid_sd"] = float(np.std([r["accuracy"] for r in ways["grid"]]))
+            accuracies = column_of(ways["grid"], "accuracy")
+            row["grid"] = float(np.mean(accuracies))
+            row["grid_sd"] = float(np.std(accuracies))
         rows.append(row)
     return rows
 
@@ -221,16 +224,11 @@ def draw(rows, path):
     figure = Figure(figsize=(7.0, 1.1 + 0.26 * len(rows)), layout="constrained")
     ax = figure.subplots()
     places = np.arange(len(rows))
-    ax.errorbar(
-        [row["accuracy"] for row in rows],
-        places,
-        xerr=[row["sd"] for row in rows],
-        fmt="o",
-        label="omkl",
-    )
+    accuracies = column_of(rows, "accuracy")
+    ax.errorbar(accuracies, places, xerr=column_of(rows, "sd"), fmt="o", label="omkl")
     of_paper = [(row["paper"], k) for k, row in enumerate(rows) if row["paper"]]
     ax.plot(*zip(*of_paper), "ks", fillstyle="none", linestyle="none", label="paper")
-    ax.set_yticks(places, [row["name"] for row in rows])
+    ax.set_yticks(places, column_of(rows, "name"))
     ax.set(xlabel="accuracy, %", title="Handwritten words: train on one fold, test on nine")
     ax.invert_yaxis()
     ax.legend(frameon=False)

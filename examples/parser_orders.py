@@ -93,10 +93,10 @@ def main():
         "seconds": "seconds",
         "words_a_second": "words/s",
     }
-    cells = [
-        (title, *(f"{f([row[name] for row in rows]):.2f}" for f in (np.mean, np.std)))
-        for name, title in names.items()
-    ]
+    cells = []
+    for name, title in names.items():
+        values = [row[name] for row in rows]
+        cells.append((title, f"{np.mean(values):.2f}", f"{np.std(values):.2f}"))
     print("\n".join(table(cells, ("", "mean", "sd"))))
     write_json(arguments.output / "parser_orders.json", {"rows": rows})
 

@@ -113,7 +113,7 @@ def show(summary):
     full = np.mean(summary["full"])
     rows = []
     for name, scores in summary["pruned"].items():
-        means = [np.mean(scores_of_size) for scores_of_size in scores.values()]
+        means = list(map(np.mean, scores.values()))
         rows.append([name, *(f"{mean:.2f} ({mean - full:+.2f})" for mean in means)])
     print("\n".join(table(rows, ("SVM on the best of", *scores))))
     mkl = np.mean(summary["mkl"])
@@ -127,7 +127,7 @@ def draw(summary, n_templates, path):
     """Draw accuracy against the number of templates, one curve for each ranking."""
     curves = {}
     for name, scores in summary["pruned"].items():
-        means = [np.mean(scores_of_size) for scores_of_size in scores.values()]
+        means = list(map(np.mean, scores.values()))
         curves[name] = ([*scores, n_templates], [*means, np.mean(summary["full"])])
     plot_curves(curves, path, "SVM on the best templates", "templates", "UAS, %")
 

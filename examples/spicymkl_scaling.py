@@ -87,31 +87,35 @@ def exponent(sizes, times):
     return float(slope)
 
 
+def column_of(rows, name):
+    return np.array([row[name] for row in rows])
+
+
 def report(rows, size, methods):
-    """Return medians, quartiles and exponents of one data set by method, and a table of them."""
+    """Return medians and quartiles of one data set by method, and a table with exponents."""
     sizes = sorted({row[size] for row in rows})
-    quartiles = {}
+    curves = {}
     cells = []
     for name in methods:
-        groups = [[row for row in rows if row[size] == n and row["method"] == name] for n in sizes]
-        low, median, high = np.transpose(
-            [np.percentile([r["cpu"] for r in group], (25, 50, 75)) for group in groups]
-        )
-        quartiles[name] = (sizes, median.tolist(), low.tolist(), high.tolist())
-        ends = [max(row["end"] for row in group) for group in groups]
-        cells.append(
-            (
-                name,
-                *(f"{t:.3f}{end}" for t, end in zip(median, ends)),
-                f"{exponent(sizes, median):.2f}",
-            )
-        )
-        passes = [np.median([row["cpu"] / row["floor"] for row in group]) for group in groups]
-        cells.append(("  in passes over all kernels", *(f"{p:.1f}" for p in passes), ""))
+        quartiles = []
+        times = [name]
+        passes = ["  in passes over all kernels"]
+        for n in sizes:
+            group = [row for row in rows if row[size] == n and row["method"] == name]
+            seconds = column_of(group, "cpu")
+            quartiles.append(np.percentile(seconds, (25, 50, 75)))
+            times.append(f"{quartiles[-1][1]:.3f}{max(column_of(group, 'end'))}")
+            passes.append(f"{np.median(seconds / column_of(group, 'floor')):.1f}")
+        low, median, high = np.transpose(quartiles)
+        curves[name] = (sizes, median.tolist(), low.tolist(), high.tolist())
+        cells.append((*times, f"{exponent(sizes, median):.2f}"))
+        cells.append((*passes, ""))
     for key, label in (("floor", "one pass"), ("building", "building the kernels")):
-        medians = [np.median([row[key] for row in rows if row[size] == n]) for n in sizes]
-        cells.append((label, *(f"{t:.4f}" for t in medians), f"{exponent(sizes, medians):.2f}"))
-    return quartiles, table(cells, (f"CPU seconds by {size}", *sizes, "exponent"))
+        of_rows = column_of(rows, key)
+        medians = [np.median(of_rows[column_of(rows, size) == n]) for n in sizes]
+        texts = map("{:.4f}".format, medians)
+        cells.append((label, *texts, f"{exponent(sizes, medians):.2f}"))
+    return curves, table(cells, (f"CPU seconds by {size}", *sizes, "exponent"))
 
 
 def main():
@@ -169,14 +173,12 @@ def main():
                 {"curves": quartiles, "title": data, "xlabel": size, "ylabel": "CPU s", "log": "xy"}
             )
     memory = []
+    cells = []
     for n, m in [sizes[-1] for sizes in growing.values() if sizes]:
         for name in arguments.methods:
             peaks = peak_memory(arguments.data[0], n, m, name, arguments.C)
             memory.append({"method": name, "samples": n, "kernels": m, "peaks": peaks})
-    cells = [
-        (r["method"], r["samples"], r["kernels"], *(f"{peak:.2f}" for peak in r["peaks"]))
-        for r in memory
-    ]
+            cells.append((name, n, m, *map("{:.2f}".format, peaks)))
     print("\nPeak memory of all arrays, over the bytes of the packed kernels")
     print("\n".join(table(cells, ("method", "samples", "kernels", "building", "solving"))))
     write_json(arguments.output / "spicymkl_scaling.json", {"rows": rows, "peak_memory": memory})

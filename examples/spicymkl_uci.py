@@ -112,9 +112,17 @@ def outputs_of(model, kernels, X_test, X):
     return outputs
 
 
+def runs_of(rows, data, C, method):
+    return [row for row in rows if (row["data"], row["C"], row["method"]) == (data, C, method)]
+
+
+def column_of(rows, name):
+    return [row[name] for row in rows]
+
+
 def summary(rows, key, digits):
     """Format mean and standard deviation, or a dash."""
-    values = [row[key] for row in rows]
+    values = column_of(rows, key)
     if None in values:
         return "-"
     mean = f"{np.mean(values):.{digits}f}"
@@ -133,9 +141,9 @@ def report(data, Cs, methods, rows):
     """Return the lines of the table of one data set."""
     cells = []
     for C, name in product(Cs, methods):
-        runs = [row for row in rows if (row["data"], row["C"], row["method"]) == (data, C, name)]
-        end = max(row["end"] for row in runs)
-        gap = max(row["gap"] for row in runs)
+        runs = runs_of(rows, data, C, name)
+        end = max(column_of(runs, "end"))
+        gap = max(column_of(runs, "gap"))
         cells.append(
             (
                 f"{C:g}",
@@ -177,22 +185,10 @@ def draw(rows, sets, Cs, methods, path):
     ):
         panels.append([])
         for data in sets:
-            curves = {
-                name: (
-                    Cs,
-                    [
-                        np.mean(
-                            [
-                                row[key]
-                                for row in rows
-                                if (row["data"], row["C"], row["method"]) == (data, C, name)
-                            ]
-                        )
-                        for C in Cs
-                    ],
-                )
-                for name in methods
-            }
+            curves = {}
+            for name in methods:
+                means = [np.mean(column_of(runs_of(rows, data, C, name), key)) for C in Cs]
+                curves[name] = (Cs, means)
             panels[-1].append(
                 {"curves": curves, "title": data, "xlabel": "C", "ylabel": label, "log": log}
             )

@@ -111,13 +111,14 @@ def learn(name, stream, arguments):
     if arguments.checkpoint is not None:
         checkpoint = f"{arguments.checkpoint}/{name.replace(' ', '-')}"
     model.fit(stream, classes=[0, 1], checkpoint=checkpoint, resume=checkpoint is not None)
-    half = [record["error"] for record in meter.records[len(meter.records) // 2 :]]
+    errors = column_of(meter.records, "error")
+    half = errors[len(errors) // 2 :]
     grown = None
     if memory.early is not None:
         grown = peak_megabytes() / memory.early - 1.0
     return {
         "model": name,
-        "whole stream": float(np.mean([record["error"] for record in meter.records])),
+        "whole stream": float(np.mean(errors)),
         "after the drift": float(np.mean(half)),
         "at the end": float(np.mean(half[-10:])),
         "megabytes": model.memory_usage()["training"],
@@ -140,10 +141,10 @@ def main():
     prepare_output(arguments.json)
     prepare_output(arguments.plot)
     results = [learn(name, drifting_stream(arguments.examples), arguments) for name in MODELS]
-    rows = [
-        (r["model"], *(f"{r[name]:.2%}" for name in ERRORS), f"{r['megabytes'] * 1e3:.0f} kB")
-        for r in results
-    ]
+    rows = []
+    for result in results:
+        errors = (f"{result[name]:.2%}" for name in ERRORS)
+        rows.append((result["model"], *errors, f"{result['megabytes'] * 1e3:.0f} kB"))
     print("\n".join(table(rows, ("progressive error", *ERRORS, "model"))))
     for result in results:
         if result["memory grown since 100 thousand"] is not None:
@@ -157,18 +158,23 @@ def main():
     print(f"Wrote {arguments.json} and {arguments.plot}.")
 
 
+def column_of(records, name):
+    return [record[name] for record in records]
+
+
 def _weights(result):
-    rounds = [record["round"] for record in result["records"]]
-    curves = {name: (rounds, [r[f"weight:{name}"] for r in result["records"]]) for name in KERNELS}
+    records = result["records"]
+    rounds = column_of(records, "round")
+    curves = {name: (rounds, column_of(records, f"weight:{name}")) for name in KERNELS}
     return {"curves": curves, "title": f"kernel weights, {result['model']}", "xlabel": "examples"}
 
 
 def _errors(results):
-    curves = {
-        r["model"]: ([x["round"] for x in r["records"]], [100 * x["error"] for x in r["records"]])
-        for r in results
-    }
-    rounds = curves[results[0]["model"]][0]
+    curves = {}
+    for result in results:
+        rounds = column_of(result["records"], "round")
+        percent = 100 * np.array(column_of(result["records"], "error"))
+        curves[result["model"]] = (rounds, percent.tolist())
     curves["best possible"] = (rounds, [100 * WRONG] * len(rounds))
     return {"curves": curves, "title": "progressive error, %", "xlabel": "examples"}
 

@@ -25,7 +25,11 @@ CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 def only(X, templates):
     """Keep only these templates of the tokens."""
-    return [[{key: token[key] for key in templates} for token in x] for x in X]
+
+    def selected(token):
+        return {key: token[key] for key in templates}
+
+    return [list(map(selected, x)) for x in X]
 
 
 def train(X, y, regularizer, epochs, **settings):

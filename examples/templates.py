@@ -272,10 +272,14 @@ def summary(rows):
     return means_and_errors
 
 
+def methods_of(figures):
+    return list(dict.fromkeys(method for method, _ in figures))
+
+
 def report(figures, sizes):
     """Return the lines of the table: score, active templates, and the weight of useless ones."""
     cells = []
-    for name in dict.fromkeys(method for method, _ in figures):
+    for name in methods_of(figures):
         cells.append([name])
         for size in sizes:
             score, useful, useless, weight, _ = figures[name, size]
@@ -290,20 +294,13 @@ def report(figures, sizes):
 
 def draw(figures, sizes, path):
     """Draw scores and the number of active useless templates against the number of sentences."""
-    names = [
-        name for name in dict.fromkeys(method for method, _ in figures) if "tagger" not in name
-    ]
-    panels = [
-        {
-            "curves": {
-                name: (sizes, [figures[name, size][k, 0] for size in sizes]) for name in names
-            },
-            "xlabel": "sentences",
-            "ylabel": label,
-            "log": "x",
-        }
-        for k, label in ((0, "UAS, %"), (2, "useless templates alive"))
-    ]
+    panels = []
+    for k, label in ((0, "UAS, %"), (2, "useless templates alive")):
+        curves = {}
+        for name in methods_of(figures):
+            if "tagger" not in name:
+                curves[name] = (sizes, [figures[name, size][k, 0] for size in sizes])
+        panels.append({"curves": curves, "xlabel": "sentences", "ylabel": label, "log": "x"})
     plot_panels([panels], path)
 
 

@@ -25,6 +25,7 @@ Writes ``useless_kernels.json`` to the folder ``-o`` (``omkl-output`` by default
 import argparse
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -88,17 +89,13 @@ def main():
         model = SequenceLabeler(["linear", "gaussian"], weighting=weighting)
         model.fit(words.images[:20], words.letters[:20])
     words = replace(words, images=with_random_bits(words.images, seed=0))
-    results = np.array(
-        [[run(words, fold, name) for name in WEIGHTINGS] for fold in arguments.folds]
-    )
-    rows = [
-        [
-            name,
-            *(f"{100 * value:.2f}" for value in means[:3]),
-            *(f"{value:.1f}" for value in means[3:]),
-        ]
-        for name, means in zip(WEIGHTINGS, results.mean(axis=0))
-    ]
+    cases = product(arguments.folds, WEIGHTINGS)
+    results = np.array([run(words, *case) for case in cases])
+    results = results.reshape(len(arguments.folds), len(WEIGHTINGS), -1)
+    rows = []
+    for name, means in zip(WEIGHTINGS, results.mean(axis=0)):
+        percent = map("{:.2f}".format, 100 * means[:3])
+        rows.append([name, *percent, *map("{:.1f}".format, means[3:])])
     heads = [
         "weighting",
         "without",
@@ -108,10 +105,9 @@ def main():
         "with",
     ]
     print(*table(rows, heads), sep="\n")
-    records = [
-        {"weighting": name, "folds": arguments.folds, "results": results[:, k].tolist()}
-        for k, name in enumerate(WEIGHTINGS)
-    ]
+    records = []
+    for name, of_weighting in zip(WEIGHTINGS, results.swapaxes(0, 1).tolist()):
+        records.append({"weighting": name, "folds": arguments.folds, "results": of_weighting})
     output = Path(arguments.output)
     write_json(output / "useless_kernels.json", {"rows": records})
 

@@ -86,9 +86,10 @@ class Split:
 
     def __init__(self, views, digits, n_train, n_useless, n_columns, seed):
         rng = np.random.default_rng(seed)
-        chosen = [
-            rng.permutation(np.flatnonzero(digits == digit))[: n_train // 10] for digit in DIGITS
-        ]
+        chosen = []
+        for digit in DIGITS:
+            shuffled = rng.permutation(np.flatnonzero(digits == digit))
+            chosen.append(shuffled[: n_train // 10])
         self.train = np.concatenate(chosen)
         test = np.setdiff1d(np.arange(len(digits)), self.train)
         random = [rng.standard_normal((len(digits), n_columns)) for _ in range(n_useless)]
@@ -101,7 +102,7 @@ class Split:
         self.y = digits[self.train]
         self.y_test = digits[test]
         pairs = [_gaussians(block[self.train], block[test]) for block in blocks]
-        self.kernels, self.kernels_test = (np.array(part) for part in zip(*pairs))
+        self.kernels, self.kernels_test = map(np.array, zip(*pairs))
         folds = StratifiedKFold(5, shuffle=True, random_state=seed)
         self.folds = list(folds.split(self.X, self.y))
 
@@ -198,10 +199,9 @@ def weighted(weights_of, finish):
     def method(split):
         weights = weights_of(split)
         weights = weights / weights.sum()
-        kernels = (
-            np.tensordot(weights, kernels, 1) for kernels in (split.kernels, split.kernels_test)
-        )
-        return finish(split, *kernels), weights
+        kernel = np.tensordot(weights, split.kernels, 1)
+        kernel_test = np.tensordot(weights, split.kernels_test, 1)
+        return finish(split, kernel, kernel_test), weights
 
     return method
 
@@ -361,6 +361,10 @@ def measure(views, digits, arguments):
     return rows
 
 
+def column_of(rows, name):
+    return [row[name] for row in rows]
+
+
 def summary(rows):
     """Return accuracy, standard error, and text on useless kernels, by method and case."""
     splits = defaultdict(list)
@@ -368,14 +372,14 @@ def summary(rows):
         splits[row["method"], row["train"], row["useless"]].append(row)
     result = {}
     for (name, n_train, n_useless), rows_of_case in splits.items():
-        accuracies = [row["accuracy"] for row in rows_of_case]
+        accuracies = column_of(rows_of_case, "accuracy")
         error = 0.0
         if len(accuracies) > 1:
             error = np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))
         shown = ""
         if rows_of_case[0]["useless alive"] != "" and n_useless > 0:
-            weight = np.mean([row["weight of useless"] for row in rows_of_case])
-            alive = np.mean([row["useless alive"] for row in rows_of_case])
+            weight = np.mean(column_of(rows_of_case, "weight of useless"))
+            alive = np.mean(column_of(rows_of_case, "useless alive"))
             shown = f" {weight:.2f}/{alive:.0f}"
         result[name, n_train, n_useless] = np.mean(accuracies), error, shown
     return result
@@ -400,8 +404,8 @@ def draw(figures, arguments, path):
     for n_train in arguments.train:
         curves = {}
         for name in arguments.methods:
-            cases = [(name, n_train, n_useless) for n_useless in arguments.useless]
-            curves[name] = (arguments.useless, [figures[case][0] for case in cases])
+            means = [figures[name, n_train, n_useless][0] for n_useless in arguments.useless]
+            curves[name] = (arguments.useless, means)
         panels.append(
             {
                 "curves": curves,

@@ -93,7 +93,11 @@ def stream_of_rows(model: omkl.OnlineMKLClassifier) -> str:
     """Learn blocks of several sizes, single rows among them."""
     model.set_params(random_state=0)
     for start, end in ((0, 50), (50, 51), (51, 52), (52, 200)):
-        model.partial_fit(ROWS[start:end], CLASSES[start:end], classes=np.unique(CLASSES))
+        model.partial_fit(
+            ROWS[start:end],
+            CLASSES[start:end],
+            classes=np.unique(CLASSES),
+        )
     return digest(model.decision_function(ROWS))
 
 

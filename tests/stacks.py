@@ -26,7 +26,11 @@ class DenseStack(KernelStack):
 
     def combine(self, weights, which=None, samples=None):
         grams = self._chosen(which)
-        return np.tensordot(weights, grams if samples is None else grams[:, samples], axes=1)
+        return np.tensordot(
+            weights,
+            grams if samples is None else grams[:, samples],
+            axes=1,
+        )
 
     def summed(self, weights, which=None):
         return DenseStack(self.combine(weights, which)[None])

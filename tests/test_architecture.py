@@ -287,7 +287,13 @@ def public_functions(body, prefix=""):
 def untyped(function):
     """Return the arguments without a type, and "result" if it has none."""
     args = function.args
-    arguments = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+    arguments = [
+        *args.posonlyargs,
+        *args.args,
+        *args.kwonlyargs,
+        args.vararg,
+        args.kwarg,
+    ]
     names = [a.arg for a in arguments if a is not None and a.annotation is None]
     names = [name for name in names if name not in ("self", "cls") and not name.startswith("_")]
     return names + ["result"] * (function.returns is None)

@@ -54,7 +54,13 @@ WORDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_peer_that_does_not_run_is_a_word(word):
-    peer = Peer(WORDS[word], "cpu", 0.01, limit=0.0 if word == "slow" else 300.0, making=300.0)
+    peer = Peer(
+        WORDS[word],
+        "cpu",
+        0.01,
+        limit=0.0 if word == "slow" else 300.0,
+        making=300.0,
+    )
     peer.round()
     peer.close()
     assert peer.word == word

@@ -280,7 +280,10 @@ def test_the_users_own_parts_must_be_given_again(rng, tmp_path):
     with pytest.raises(ModelFileError, match=r"parts=\{'minimum'"):
         omkl.load(path)
     loaded = omkl.load(path, parts={"minimum": minimum, "Shifted": Shifted})
-    assert_array_equal(saved.decision_function(X)[0], loaded.decision_function(X)[0])
+    assert_array_equal(
+        saved.decision_function(X)[0],
+        loaded.decision_function(X)[0],
+    )
 
 
 def test_a_failed_save_leaves_the_previous_file(rng, tmp_path):
@@ -456,7 +459,10 @@ def test_a_parser_keeps_its_trees(dtype, tmp_path):
     if dtype is None:
         assert small.template_weights_ == parser.template_weights_
         pruned = small.prune(2)
-        assert_array_equal(pruned.parse(treebank).heads, parser.prune(2).parse(treebank).heads)
+        assert_array_equal(
+            pruned.parse(treebank).heads,
+            parser.prune(2).parse(treebank).heads,
+        )
         with pytest.raises(InputError, match="saved with training=False"):
             pruned.partial_fit(treebank)
     with pytest.raises(InputError, match="saved with training=False"):
@@ -479,7 +485,10 @@ def test_a_template_that_is_left_out_stays_out(reloaded, rng):
     )
     small = reloaded(parser.fit(treebank), training=False)
     assert small.template_weights_ == parser.template_weights_
-    assert_array_equal(small.parse(treebank).heads, parser.parse(treebank).heads)
+    assert_array_equal(
+        small.parse(treebank).heads,
+        parser.parse(treebank).heads,
+    )
 
 
 def test_regressors_and_batch_estimators(reloaded):

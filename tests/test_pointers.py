@@ -244,7 +244,11 @@ def test_arguments_are_converted_to_the_declared_types():
 
 def test_exceptions_reach_the_caller():
     with pytest.raises(ZeroDivisionError, match="no parameter"):
-        map_by_address(MAP.address_of(divide_by_parameter), 2.0, np.array([0.0]))
+        map_by_address(
+            MAP.address_of(divide_by_parameter),
+            2.0,
+            np.array([0.0]),
+        )
     assert map_by_address(MAP.address_of(divide_by_parameter), 2.0, np.array([1.0])) == 2.0
 
 

@@ -179,7 +179,11 @@ def test_banks_keep_their_promises(kind):
 @pytest.mark.parametrize("make", [TransitionBank, InterceptBank])
 def test_dense_banks_keep_their_promises(make):
     problem = Problem()
-    check_bank(make(K, averaging=True), examples_of(problem, problem.tokens()), Chain(K))
+    check_bank(
+        make(K, averaging=True),
+        examples_of(problem, problem.tokens()),
+        Chain(K),
+    )
 
 
 def changed(base, **attributes):
@@ -402,7 +406,11 @@ def test_mistakes_of_banks_are_found(mistake):
     problem = Problem()
     bank = changed(TransitionBank, **mistake)(K, averaging=True)
     with pytest.raises(AssertionError):
-        check_bank(bank, examples_of(problem, problem.tokens()), Chain(K))
+        check_bank(
+            bank,
+            examples_of(problem, problem.tokens()),
+            Chain(K),
+        )
 
 
 def test_all_that_a_solver_misses_is_named_at_once():

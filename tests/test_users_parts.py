@@ -151,7 +151,11 @@ class Softened(PointwiseLoss):
 def test_a_loss_of_two_classes_works_online_by_its_name(rng):
     check_loss(Softened())
     X = rng.normal(size=(80, 3))
-    y = np.where(X[:, 0] > 0, "b", "a")
+    y = np.where(
+        X[:, 0] > 0,
+        "b",
+        "a",
+    )
     by_name, by_object = (
         omkl.OnlineMKLClassifier(["linear"], loss=loss, epochs=3, random_state=0).fit(X, y)
         for loss in ("softened", Softened())
@@ -167,7 +171,11 @@ def test_the_logistic_loss_is_that_of_a_random_field_of_two_classes(rng):
         omkl.OnlineMKLClassifier(["linear"], loss=loss, C=1.0, random_state=0).fit(X, y)
         for loss in ("logistic", "crf")
     )
-    assert_allclose(pointwise.decision_function(X), structured.decision_function(X), rtol=1e-6)
+    assert_allclose(
+        pointwise.decision_function(X),
+        structured.decision_function(X),
+        rtol=1e-6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +200,11 @@ class Columns(DenseBank):
     """A weight for each column of an input (1, d) and each label."""
 
     def __init__(self, name, factors, n_labels):
-        super().__init__(name, (1, len(factors), n_labels), averaging=True)
+        super().__init__(
+            name,
+            (1, len(factors), n_labels),
+            averaging=True,
+        )
         self.factors = factors
 
     def add_potentials(self, x, potentials):

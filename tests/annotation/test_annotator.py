@@ -263,7 +263,11 @@ def test_trees_are_learned_with_cross_fitted_tags(monkeypatch, rng):
         made.append(Sentence(forms=forms, upos=upos, heads=[2, 0, 2], deprels=["x"] * 3))
     treebank = Treebank.from_sentences(made)
     seen = []
-    monkeypatch.setattr(omkl.DependencyParser, "fit", lambda self, X: seen.append(X) or self)
+    monkeypatch.setattr(
+        omkl.DependencyParser,
+        "fit",
+        lambda self, X: seen.append(X) or self,
+    )
     tagger = omkl.SequenceLabeler(epochs=4, transitions=None)
     annotator = untrained(parts=["upos", "trees"], tagger=tagger).fit(treebank)
     gold = strings_of(treebank, "upos")

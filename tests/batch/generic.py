@@ -83,7 +83,14 @@ def small_problem(loss, penalty, intercept=True, C=10 / 3, n=N, n_kernels=M, see
     loss = LOSSES[loss][0]
     y = np.sign(rng.normal(size=n) + 0.3) if loss.classifies else rng.normal(size=n) + 0.5
     stack = DenseStack(factors @ factors.transpose(0, 2, 1))
-    return Problem(stack, y, loss, (REGULARIZERS | WEIGHT_SETS)[penalty][0], C, intercept), factors
+    return Problem(
+        stack,
+        y,
+        loss,
+        (REGULARIZERS | WEIGHT_SETS)[penalty][0],
+        C,
+        intercept,
+    ), factors
 
 
 def solve_generically(problem, factors, loss, penalty):

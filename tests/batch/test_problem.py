@@ -28,13 +28,17 @@ from omkl.kernels import Gaussian, Linear
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, SquaredL21, WeightedSquaredL21
 
+from ..cases import mostly_slow
 from ..stacks import DenseStack
 from .generic import assert_optimal, generic_optimum, small_problem, solve_generically
 
 N = 14
 
 
-@pytest.mark.parametrize("intercept", [True, False])
+each_intercept = pytest.mark.parametrize("intercept", [True, False])
+
+
+@each_intercept
 def test_no_dual_point_is_above_the_optimum(loss, regularizer, intercept):
     problem, factors = small_problem(loss, regularizer, intercept=intercept)
     optimum = generic_optimum(problem, factors, loss, regularizer)
@@ -45,7 +49,7 @@ def test_no_dual_point_is_above_the_optimum(loss, regularizer, intercept):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared hinge", "squared", "Huber"])
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 def test_the_gap_closes_at_the_optimum(loss, regularizer, intercept):
     problem, factors = small_problem(loss, regularizer, intercept=intercept)
     optimum, model = solve_generically(problem, factors, loss, regularizer)
@@ -67,7 +71,11 @@ def test_the_gap_bounds_the_suboptimality_of_any_model(loss, regularizer):
 
 
 SMOOTH = [Squared(), Logistic(), SquaredHinge(), Huber(0.5)]
-each_loss = pytest.mark.parametrize("loss", [*SMOOTH, Hinge(), EpsilonInsensitive(0.2)], ids=repr)
+each_loss = pytest.mark.parametrize(
+    "loss",
+    [*SMOOTH, Hinge(), EpsilonInsensitive(0.2)],
+    ids=repr,
+)
 
 
 def samples(loss, n=40):
@@ -84,7 +92,11 @@ def test_weights_multiply_the_loss_and_its_conjugate_is_that_of_the_product(loss
     assert_allclose(weighted.values(z), weights * loss.value(y, z))
     rho = weighted.dual_point(z)
     # Fenchel's inequality is an equality at the gradient
-    assert_allclose(weighted.values(z) + weighted.conjugates(rho) + rho * z, 0.0, atol=1e-12)
+    assert_allclose(
+        weighted.values(z) + weighted.conjugates(rho) + rho * z,
+        0.0,
+        atol=1e-12,
+    )
     low, high = weighted.domain()
     assert np.all((rho >= low) & (rho <= high))
     balanced = weighted.balanced(rho)
@@ -97,15 +109,27 @@ def test_second_derivatives_are_those_of_the_value(loss):
     y, z, weights = samples(loss)
     weighted = WeightedLoss(loss, y, weights)
     slope = (weighted.dual_point(z - 1e-6) - weighted.dual_point(z + 1e-6)) / 2e-6
-    assert_allclose(weighted.curvature(weighted.dual_point(z)), slope, atol=1e-5)
+    assert_allclose(
+        weighted.curvature(weighted.dual_point(z)),
+        slope,
+        atol=1e-5,
+    )
 
 
 @each_loss
 def test_the_best_intercept_is_that_of_a_generic_search(loss):
     y, z, weights = samples(loss)
     weighted = WeightedLoss(loss, y, weights)
-    least = minimize_scalar(lambda b: weighted.value(z + b), bracket=(-3.0, 3.0), tol=1e-12)
-    assert_allclose(weighted.value(z + weighted.best_intercept(z)), least.fun, rtol=1e-9)
+    least = minimize_scalar(
+        lambda b: weighted.value(z + b),
+        bracket=(-3.0, 3.0),
+        tol=1e-12,
+    )
+    assert_allclose(
+        weighted.value(z + weighted.best_intercept(z)),
+        least.fun,
+        rtol=1e-9,
+    )
 
 
 SMOOTH_NAMES = ["logistic", "squared hinge", "squared", "Huber"]
@@ -114,7 +138,7 @@ each_smooth_loss = pytest.mark.parametrize("loss", SMOOTH_NAMES)
 
 @each_smooth_loss
 @pytest.mark.parametrize("penalty", ["block 1-norm", "block q-norm", "squared block 1-norm"])
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 def test_fista_reaches_the_optimum_between_valid_bounds(loss, penalty, intercept):
     problem, factors = small_problem(loss, penalty, intercept)
     assert_optimal(
@@ -129,7 +153,11 @@ def test_ista_reaches_the_optimum_and_never_rises(loss):
     solution = IterativeSoftThresholding(accelerated=False).solve(problem, tol=1e-6)
     primals = [record["primal"] for record in solution.history]
     assert (np.diff(primals) <= 1e-12 * primals[0]).all()
-    assert_allclose(primals[-1], generic_optimum(problem, factors, loss, "block 1-norm"), rtol=1e-6)
+    assert_allclose(
+        primals[-1],
+        generic_optimum(problem, factors, loss, "block 1-norm"),
+        rtol=1e-6,
+    )
 
 
 def gaussian_problem(loss, C):
@@ -164,7 +192,11 @@ def test_the_certificate_is_recomputed_from_the_model_over_all_kernels():
         [solution.certificate.primal, solution.certificate.dual],
         rtol=1e-12,
     )
-    assert_allclose(solution.certificate.gap, solution.history[-1]["gap"], atol=1e-10)
+    assert_allclose(
+        solution.certificate.gap,
+        solution.history[-1]["gap"],
+        atol=1e-10,
+    )
     assert_array_equal(np.flatnonzero(again.norms), solution.model.active)
     assert len(solution.model.active) < problem.kernels.n_kernels
 
@@ -201,7 +233,11 @@ def test_a_class_that_overrides_methods_is_not_taken_for_its_base(rng):
         for regularizer, alpha in ((Twice(), 0.1), (L21(), 0.2))
     )
     assert overriding.converged
-    assert_allclose(overriding.model.dense(12), expected.model.dense(12), atol=1e-4)
+    assert_allclose(
+        overriding.model.dense(12),
+        expected.model.dense(12),
+        atol=1e-4,
+    )
     assert Twice().elastic is None
     assert (0.5 * Twice()).elastic is None
 
@@ -264,7 +300,13 @@ def test_fixed_steps_never_increase_the_objective():
 
 def test_spectral_steps_take_fewer_iterations_where_columns_are_correlated(rng):
     X = rng.normal(size=(50, 30)) + 3.0 * rng.normal(size=(50, 1))
-    problem = DesignProblem(as_design(X), X[:, 0] + rng.normal(size=50), Squared(), L21(), 1.0 / 50)
+    problem = DesignProblem(
+        as_design(X),
+        X[:, 0] + rng.normal(size=50),
+        Squared(),
+        L21(),
+        1.0 / 50,
+    )
     fixed, spectral = (solver.solve(problem, tol=1e-3).n_iter for solver in (IST(), SpaRSA()))
     assert spectral < 0.5 * fixed
 
@@ -315,13 +357,15 @@ def data():
     )
 
 
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize(
-    ("loss", "same", "C"),
+@mostly_slow(
+    ("intercept", "setting"),
+    (True, False),
     [("hinge", Hinge(), 0.3), ("hinge", Hinge(), 3.0), ("crf", Logistic(), 3.0)],
+    every=2,
 )
-def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept):
+def test_many_passes_end_at_the_certified_optimum(data, intercept, setting):
     """With two classes, the conditional random field is logistic regression."""
+    loss, same, C = setting
     X, y, stack = data
     problem = Problem(stack, y, same, SquaredL21(), C, intercept)
     optimum = Spicy().solve(problem, tol=1e-6).certificate
@@ -346,15 +390,19 @@ def test_many_passes_end_at_the_certified_optimum(data, loss, same, C, intercept
     assert -1e-6 <= excess[1] < 0.005
     assert excess[1] < 0.2 * excess[0]
     weights = np.array([online.kernel_weights_[name] for name in COLUMNS])
-    assert_allclose(weights, optimum.norms / optimum.norms.sum(), atol=0.05)
+    assert_allclose(
+        weights,
+        optimum.norms / optimum.norms.sum(),
+        atol=0.05,
+    )
 
 
-@pytest.mark.parametrize(
-    ("penalty", "explicit"), [("squared block 1-norm", True), ("block 1-norm", False)]
+@mostly_slow(
+    ("explicit", "name"), (True, False), ("squared", "Huber", "epsilon-insensitive"), every=2
 )
-@pytest.mark.parametrize("name", ["squared", "Huber", "epsilon-insensitive"])
-def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(name, penalty, explicit):
+def test_a_regressor_ends_at_the_optimum_of_a_generic_solver(explicit, name):
     """Online: ``(1/(C m)) R(theta) + (1/m) sum loss``, on the columns of the kernels' factors."""
+    penalty = "squared block 1-norm" if explicit else "block 1-norm"
     problem, factors = small_problem(name, penalty)
     optimum = generic_optimum(problem, factors, name, penalty)
     X = np.hstack(factors)

@@ -64,7 +64,11 @@ def tables(tmp_path, rng):
     (tmp_path / "bare.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "numbers.csv").write_text(text.replace("no", "0").replace("yes", "1"))
     (tmp_path / "zero.svm").write_text("1 0:1\n2 1:3\n")
-    np.savez(tmp_path / "words.npz", X=rng.normal(size=(4, 2)), y=["no", "yes"] * 2)
+    np.savez(
+        tmp_path / "words.npz",
+        X=rng.normal(size=(4, 2)),
+        y=["no", "yes"] * 2,
+    )
     return tmp_path
 
 

@@ -85,7 +85,12 @@ def files(tmp_path_factory):
     X, y = load_iris(return_X_y=True)
     order = np.random.default_rng(0).permutation(150)
     for name, rows in (("t.svm", order[:100]), ("d.svm", order[100:])):
-        dump_svmlight_file(X[rows], y[rows], str(folder / name), zero_based=False)
+        dump_svmlight_file(
+            X[rows],
+            y[rows],
+            str(folder / name),
+            zero_based=False,
+        )
     return folder
 
 

@@ -29,7 +29,10 @@ def folder(tmp_path_factory):
         (made / f"{name}.jsonl").write_text("".join(lines))
         lines = [",".join(map(str, [*x, y])) + "\n" for x, y in zip(*rows(n, seed))]
         (made / f"{name}.csv").write_text("a,b,c,y\n" + "".join(lines))
-        write_treebank(made / f"{name}.conllu", Treebank.from_sentences(sentences(n, seed)))
+        write_treebank(
+            made / f"{name}.conllu",
+            Treebank.from_sentences(sentences(n, seed)),
+        )
     omkl.SequenceLabeler(loss="crf", random_state=0).fit(*words(200, 0)).save(made / "labeler.npz")
     run(
         "train",
@@ -162,7 +165,14 @@ def test_marks_and_probabilities_need_one_prediction(
     checked = tmp_path / "checked.npz"
     out = tmp_path / f"out.{suffix}"
     n_calls = 0
-    run("guarantee", folder / f"{model}.npz", folder / f"cal.{suffix}", "-o", checked, "--quiet")
+    run(
+        "guarantee",
+        folder / f"{model}.npz",
+        folder / f"cal.{suffix}",
+        "-o",
+        checked,
+        "--quiet",
+    )
     function = getattr(*counted)
 
     def called(*arguments, **named):

@@ -386,7 +386,11 @@ def test_attributes_are_read_as_they_were_written(tmp_path_factory, pairs):
 )
 def test_values_that_cannot_be_read_back_are_refused(tmp_path, format, token, label, message):
     with pytest.raises(InputError, match=f"Sequence 1 cannot be written as {format}: .*{message}"):
-        write_sequences(tmp_path / "out", [([token], [label])], format)
+        write_sequences(
+            tmp_path / "out",
+            [([token], [label])],
+            format,
+        )
 
 
 def test_words_without_a_tag_have_no_label(tmp_path, refused):

@@ -499,7 +499,11 @@ def annotator_of_second_order(tmp_path_factory):
 def test_lines_of_one_word_are_annotated(
     annotator_of_second_order, text, options, capfdbinary, monkeypatch
 ):
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+    monkeypatch.setattr(
+        sys,
+        "stdin",
+        TextIOWrapper(BytesIO(text.encode())),
+    )
     command = ["predict", annotator_of_second_order, "-", "--to", "jsonl", "--quiet", *options]
     run(*command)
     records = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
@@ -632,7 +636,11 @@ def test_raw_text_is_split(raw, capsysbinary, monkeypatch):
     assert rows[2][-1] == "SpaceAfter=No|TokenRange=9:15"
     assert rows[5][-1] == "TokenRange=24:27"
     assert all(row[6] != "_" for row in rows)
-    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO((raw / "book.txt").read_bytes())))
+    monkeypatch.setattr(
+        sys,
+        "stdin",
+        TextIOWrapper(BytesIO((raw / "book.txt").read_bytes())),
+    )
     capsysbinary.readouterr()
     run("predict", model, "--text", "-")
     written = capsysbinary.readouterr().out

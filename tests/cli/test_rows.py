@@ -36,7 +36,14 @@ def write(path, X, y):
         np.savez(path, X=X, y=y)
         return []
     header = ",".join(["out", *(f"x{j}" for j in range(X.shape[1]))])
-    np.savetxt(path, np.column_stack([y, X]), "%.17g", ",", header=header, comments="")
+    np.savetxt(
+        path,
+        np.column_stack([y, X]),
+        "%.17g",
+        ",",
+        header=header,
+        comments="",
+    )
     return ["--target", "out"]
 
 
@@ -99,7 +106,12 @@ def check_group_report(records, expected):
     groups = [*KERNELS, "intercept"]
     assert column_of(records, "group") == column_of(expected, "group") == groups
     for name in ("norm", "loss_increase", "standard_error"):
-        assert_allclose(column_of(records, name), column_of(expected, name), rtol=1e-9, atol=1e-12)
+        assert_allclose(
+            column_of(records, name),
+            column_of(expected, name),
+            rtol=1e-9,
+            atol=1e-12,
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -278,7 +290,14 @@ def test_columns_are_found_by_their_names(tmp_path, stream, rng):
     run("train", "classifier", tmp_path / "same.csv", *training)
     for name in ("same", "turned"):
         report = tmp_path / f"{name}.json"
-        run("evaluate", model, tmp_path / f"{name}.csv", "--json", report, *target)
+        run(
+            "evaluate",
+            model,
+            tmp_path / f"{name}.csv",
+            "--json",
+            report,
+            *target,
+        )
     assert (tmp_path / "same.json").read_text() == (tmp_path / "turned.json").read_text()
     assert read_json(tmp_path / "same.json")["accuracy"] > 0.9
     assert main(["evaluate", model, str(tmp_path / "short.csv"), *target]) == 2

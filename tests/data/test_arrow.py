@@ -139,7 +139,10 @@ CATEGORIES = [
     ("type", "values", "expected"), CATEGORIES, ids=lambda item: str(item)[:12]
 )
 def test_categories_of_any_type(tmp_path, type, values, expected):
-    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 0], pa.int8()), pa.array(values, type))
+    column = pa.DictionaryArray.from_arrays(
+        pa.array([1, 0, 0], pa.int8()),
+        pa.array(values, type),
+    )
     path = arrow_file(
         tmp_path / "a.arrow", pa.table({"x": column, "s": ["s", "s", "s"], "y": [1, 2, 3]})
     )
@@ -158,7 +161,10 @@ def test_categories_of_any_type(tmp_path, type, values, expected):
 )
 def test_dates_of_text_are_days(tmp_path, cells, days):
     path = write(tmp_path / "a.csv", "when,x\n" + "".join(f"{cell},1\n" for cell in cells))
-    assert_array_equal(read_all(stream_csv(path))[0], np.column_stack([days, np.ones(len(days))]))
+    assert_array_equal(
+        read_all(stream_csv(path))[0],
+        np.column_stack([days, np.ones(len(days))]),
+    )
     text = read_all(stream_csv(path, categorical=["when"]))[0]
     assert [row.get("when", "") for row in text] == cells
     parsed = pandas.to_datetime(
@@ -180,7 +186,10 @@ def test_a_cell_that_is_no_date_is_named(tmp_path):
         X, _ = read_all(stream_csv(path, on_error="skip"))
     assert_array_equal(X[-2:, 0], [19724.5, np.nan])
     later = write(tmp_path / "b.csv", "when,x\n,1\n2024-01-05,1\n")
-    assert_array_equal(read_all(stream_csv([later, later], "x"))[0][:, 0], [np.nan, 19727] * 2)
+    assert_array_equal(
+        read_all(stream_csv([later, later], "x"))[0][:, 0],
+        [np.nan, 19727] * 2,
+    )
 
 
 @pytest.mark.slow
@@ -316,7 +325,14 @@ def check_wrong_rows(make, message, n_skipped, expected):
 def test_csv_rows_that_are_wrong_are_named_or_counted(tmp_path, row, message):
     # more than the megabyte that decides what columns hold
     good = [f"{i},0,{i}.{'0' * 40}\n" for i in range(30_000)]
-    rows = ["a,y,b\n", *good[:-3], row + "\n", *good[-3:-1], row + "\n", good[-1]]
+    rows = [
+        "a,y,b\n",
+        *good[:-3],
+        row + "\n",
+        *good[-3:-1],
+        row + "\n",
+        good[-1],
+    ]
     path = write(tmp_path / "a.csv", "".join(rows).encode(errors="surrogateescape"))
     check_wrong_rows(
         lambda on_error: stream_csv(path, "y", on_error=on_error, block_size=777),
@@ -344,7 +360,10 @@ def test_rows_of_tables_that_are_wrong_are_named_or_counted(tmp_path):
         3,
         [[1.0, 2.0], [3.0, 4.0], [8.0, 9.0]],
     )
-    vectors = pa.array([[], None, [1.0], [2.0], []], pa.list_(pa.float64()))
+    vectors = pa.array(
+        [[], None, [1.0], [2.0], []],
+        pa.list_(pa.float64()),
+    )
     pyarrow.parquet.write_table(pa.table({"v": vectors, "y": [False] * 5}), path)
     for size in (1, 2, 50):  # a block may hold nothing else
         check_wrong_rows(
@@ -517,7 +536,11 @@ def test_missing_cells(tmp_path):
     assert y.tolist() == ["null", "b", "NA"]
     good = "".join(f"{k},{'NA' if k % 2 else k},0\n" for k in range(300))
     X, _ = read_all(
-        stream_csv(write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"), "y", columns=["b"])
+        stream_csv(
+            write(tmp_path / "b.csv", f"a,b,y\n{good}?,1,0\n1,NA,0\n"),
+            "y",
+            columns=["b"],
+        )
     )
     assert_array_equal(X[:, 0], [*(np.nan if k % 2 else k for k in range(300)), 1, np.nan])
 
@@ -537,7 +560,10 @@ def test_one_bad_cell_makes_no_column_of_strings(tmp_path, bad):
     ):
         read_all(stream_csv(path))
     with pytest.warns(DataWarning, match="1 record was skipped"):
-        assert_array_equal(read_all(stream_csv(path, on_error="skip"))[0], [[1, 2], [3, 4], [7, 8]])
+        assert_array_equal(
+            read_all(stream_csv(path, on_error="skip"))[0],
+            [[1, 2], [3, 4], [7, 8]],
+        )
     assert read_all(stream_csv(path, categorical=["a"]))[0][0] == {"a": "1", "b": 2.0}
     tickets = "".join(f"{i if i % 4 else 'A/5 ' + str(i)},0\n" for i in range(100))
     assert isinstance(read_all(stream_csv(write(tmp_path / "b.csv", "a,b\n" + tickets)))[0], list)

@@ -199,7 +199,10 @@ WRONG = [
 
 @pytest.mark.parametrize(("format", "good", "bad", "line", "message"), WRONG)
 def test_an_example_that_is_wrong_is_named_or_counted(tmp_path, format, good, bad, line, message):
-    path = write(tmp_path / f"a.{format}.gz", (good + bad + good).encode(errors="surrogateescape"))
+    path = write(
+        tmp_path / f"a.{format}.gz",
+        (good + bad + good).encode(errors="surrogateescape"),
+    )
     expected = listed(*read_all(STREAMS[format](write(tmp_path / f"good.{format}", good * 2))))
     place = rf"a\.{format}\.gz, line {line}: .*({message})"
     with pytest.raises(DataFileError, match=place) as error:
@@ -240,7 +243,13 @@ def random_text(rng, n=500, d=40, zero_based=False):
     file = io.BytesIO()
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.2)
     X[0, -1] = 1.0
-    dump_svmlight_file(X, rng.integers(-1, 2, n), file, zero_based=zero_based, comment="two\nlines")
+    dump_svmlight_file(
+        X,
+        rng.integers(-1, 2, n),
+        file,
+        zero_based=zero_based,
+        comment="two\nlines",
+    )
     return file.getvalue()
 
 
@@ -277,7 +286,11 @@ def files(draw):
 
 @given(text=files())
 def test_blanks_comments_and_queries_are_read_as_scikit_learn_reads_them(text):
-    expected = load_svmlight_file(io.BytesIO(text.encode()), n_features=60, zero_based=False)
+    expected = load_svmlight_file(
+        io.BytesIO(text.encode()),
+        n_features=60,
+        zero_based=False,
+    )
     same(*parsed(text.encode(), 60), expected)
 
 

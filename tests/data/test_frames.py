@@ -2,6 +2,7 @@
 columns by name.
 """
 
+import copy
 import datetime
 import warnings
 from decimal import Decimal
@@ -17,8 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import omkl
 from omkl.data import Block, Stream, open_stream, stream_csv, stream_frames, stream_parquet
-from omkl.data.table_columns import encode_columns
-from omkl.data.table_reading import TrainingColumns, read_table
+from omkl.data.table_reading import read_table
 from omkl.exceptions import DataFileError, DataWarning, InputError
 
 N = 137
@@ -66,7 +66,11 @@ def test_all_kinds_of_frames_are_streamed_as_their_rows(frame, kind):
             assert [block.n_examples for block in blocks] == [30, 30, 30, 30, 17]
             assert all(block.feature_names == ["a", "when"] for block in blocks)
             X, y = stream.read()
-            assert_allclose(X, np.column_stack([frame["a"], days]), rtol=1e-15)
+            assert_allclose(
+                X,
+                np.column_stack([frame["a"], days]),
+                rtol=1e-15,
+            )
             assert_array_equal(y, frame["y"])
             assert y.dtype == np.int64
         assert_array_equal(
@@ -105,13 +109,11 @@ DAYS = np.array([[19723.5, 1.0, 0.25], [np.nan, 0.0, np.nan], [-1.0, np.nan, -2.
 def test_times_are_days_in_every_frame_and_unit(kind, unit):
     types = {"when": pa.timestamp(unit), "day": pa.date32(), "long": pa.duration(unit)}
     table = pa.table({name: pa.array(values, types[name]) for name, values in TIMES.items()})
-    made = {
-        "pandas": table.to_pandas(types_mapper=pd.ArrowDtype),
-        "polars": pl.from_arrow(table),
-        "arrow": table,
-    }[kind]
+    made = table
+    if kind == "polars":
+        made = pl.from_arrow(table)
     if kind == "pandas":
-        made = made.astype(
+        made = table.to_pandas(types_mapper=pd.ArrowDtype).astype(
             {"when": f"datetime64[{unit}]", "day": "datetime64[s]", "long": f"timedelta64[{unit}]"}
         )
     assert_array_equal(stream_frames(made).read().X, DAYS)
@@ -124,7 +126,10 @@ def test_zones_do_not_matter_and_times_of_a_day_are_parts_of_it():
     noon = datetime.datetime(2024, 7, 1, 12, tzinfo=datetime.UTC)
     berlin = pd.DataFrame({"when": pd.Series([noon, None]).dt.tz_convert("Europe/Berlin")})
     assert_array_equal(read_table(berlin).values, [[19905.5], [np.nan]])
-    assert_array_equal(stream_frames(berlin).read().X, [[19905.5], [np.nan]])
+    assert_array_equal(
+        stream_frames(berlin).read().X,
+        [[19905.5], [np.nan]],
+    )
     clock = pl.DataFrame({"at": [datetime.time(6), None, datetime.time(18, 0)]})
     assert_array_equal(read_table(clock).values, [[0.25], [np.nan], [0.75]])
     assert_array_equal(stream_frames(clock).read().X, read_table(clock).values)
@@ -151,20 +156,9 @@ def test_frames_are_read_as_streams_of_them(library, other):
     rows = read_table(frame).values
     assert rows[0]["zip"] == "01234"
     assert rows == stream_frames(frame).read().X
-    assert (
-        np.array_equal(
-            read_table(frame[["other"]]).values, stream_frames(frame[["other"]]).read().X
-        )
-        or other[0] == "01234"
-    )
-
-
-def test_text_is_refused_where_numbers_were_learned():
-    model = omkl.OnlineMKLClassifier(["linear"], random_state=0).fit(
-        pd.DataFrame({"size": [1.0, -1.0]}), [0, 1]
-    )
-    with pytest.raises(InputError, match="'size' of X must hold finite numbers, got '1' in row 0"):
-        model.predict(pd.DataFrame({"size": ["1", "-1"]}))
+    if other[0] != "01234":
+        numbers = frame[["other"]]
+        assert_array_equal(read_table(numbers).values, stream_frames(numbers).read().X)
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
@@ -184,7 +178,7 @@ def test_columns_that_change_between_text_and_numbers_are_named(as_stream, recwa
     numbers = learned.assign(zip=[1.0, 2.0, np.nan])
     texts = learned.assign(zip=["1", "2", None])
     assert_array_equal(model.decision_function(made(numbers)), model.decision_function(texts))
-    other = omkl.OnlineMKLClassifier(random_state=0).fit(learned, [0, 1, 0])
+    other = copy.deepcopy(model)
     if as_stream:
         model.partial_fit(stream_frames(numbers.assign(y=[0, 1, 0]), "y"))
     else:
@@ -200,15 +194,11 @@ def test_estimators_learn_from_times_and_find_them_in_streams(library, rng):
     when = np.datetime64("2024-01-01", "ms") + 1000 * rng.integers(0, 100 * DAY, 80)
     frame = library({"when": when, "size": rng.normal(size=80)})
     y = (when > np.datetime64("2024-02-15", "s")).astype(int)
-    model = omkl.OnlineMKLClassifier(
-        omkl.kernels.per_column("gaussian", read_table(frame).values), random_state=0
-    )
-    assert model.fit(frame, y).score(frame, y) > 0.95
-    assert model.feature_names_in_.tolist() == ["when", "size"]
-    turned = frame[["size", "when"]]
-    assert_array_equal(
-        model.decision_function(stream_frames(turned)), model.decision_function(frame)
-    )
+    kernels = omkl.kernels.per_column("gaussian", read_table(frame).values)
+    model = omkl.OnlineMKLClassifier(kernels, random_state=0).fit(frame, y)
+    assert model.score(frame, y) > 0.95
+    turned = stream_frames(frame[["size", "when"]])
+    assert_array_equal(model.decision_function(turned), model.decision_function(frame))
 
 
 def write_sales(folder, values=(2023, 2024)):
@@ -230,13 +220,12 @@ def test_directories_that_say_what_is_in_them_make_columns(tmp_path, values):
         "year": 2023.0,
         "shop": "a/b",
     }
-    theirs = pa.dataset.dataset(folder, partitioning="hive")
-    assert_array_equal(
-        stream_frames(theirs, "y", columns=["size", "year"]).read().X, stream.read().X
+    theirs = stream_frames(
+        pa.dataset.dataset(folder, partitioning="hive"), "y", columns=["size", "year"]
     )
-    assert_array_equal(
-        stream_parquet(folder, "year", columns=["y"], on_error="skip").read().y[:2], [2023, 2023]
-    )
+    assert_array_equal(theirs.read().X, stream.read().X)
+    years = stream_parquet(folder, "year", columns=["y"], on_error="skip").read().y
+    assert_array_equal(years[:2], [2023, 2023])
 
 
 def test_what_is_wrong_is_said_in_one_sentence(frame):
@@ -274,7 +263,11 @@ def write_csv(path, names, rows=ROWS):
 def test_files_with_columns_in_another_order_are_brought_into_that_of_the_first(tmp_path):
     paths = [
         write_csv(tmp_path / "1.csv", ["a", "b", "c"], ROWS[:10]),
-        write_csv(tmp_path / "2.csv", ["c", "extra", "a", "b"], ROWS[10:]),
+        write_csv(
+            tmp_path / "2.csv",
+            ["c", "extra", "a", "b"],
+            ROWS[10:],
+        ),
     ]
     with pytest.raises(DataFileError, match=r"2\.csv has the unknown column 'extra'"):
         stream_csv(paths).read()
@@ -305,7 +298,10 @@ def test_columns_of_lists_are_numbered(tmp_path):
     pa.parquet.write_table(table, tmp_path / "a.parquet")
     block = stream_parquet(tmp_path / "a.parquet", "y").read()
     assert block.feature_names == ["x", "v[0]", "v[1]"]
-    assert_array_equal(block.aligned(["v[1]", "x", "v[0]"], "it").X, [[2, 1, 1], [4, 2, 3]])
+    assert_array_equal(
+        block.aligned(["v[1]", "x", "v[0]"], "it").X,
+        [[2, 1, 1], [4, 2, 3]],
+    )
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -321,8 +317,15 @@ def test_the_columns_of_a_data_frame_keep_their_names(library):
 
 def test_blocks_of_an_iterable_are_aligned_or_refused():
     first = Block(ROWS, None, ["a", "b", "c"])
-    second = Block(ROWS[:, ::-1], None, ["c", "b", "a"])
-    assert_array_equal(Stream.from_iterable([first, second]).read().X, np.vstack([ROWS, ROWS]))
+    second = Block(
+        ROWS[:, ::-1],
+        None,
+        ["c", "b", "a"],
+    )
+    assert_array_equal(
+        Stream.from_iterable([first, second]).read().X,
+        np.vstack([ROWS, ROWS]),
+    )
     with pytest.raises(InputError, match="has no column 'c': 3 columns are needed"):
         Stream.from_iterable([first, Block(ROWS[:, :2], None, ["a", "b"])]).read()
 
@@ -353,7 +356,10 @@ def test_a_model_of_a_stream_knows_its_columns_by_their_names(tmp_path, passes):
         assert model.feature_names_in_.tolist() == ["a", "b", "c"]
         turned = Stream.from_iterable([Block(ROWS[:, ::-1], y, ["c", "b", "a"])])
         assert model.score(turned) == model.score(stream)
-        assert_array_equal(model.predict(turned.read()), model.predict(stream.read()))
+        assert_array_equal(
+            model.predict(turned.read()),
+            model.predict(stream.read()),
+        )
     short = Stream.from_iterable([Block(ROWS[:, :2], y, ["a", "b"])])
     with pytest.raises(InputError, match="has no column 'c'"):
         model.score(short)
@@ -377,14 +383,3 @@ def test_a_first_row_of_megabytes_tells_the_types_of_columns(tmp_path):
     X, y = stream_csv(tmp_path / "a.csv", "y").read()
     assert y.tolist() == ["yes", "no"]
     assert [row["size"] for row in X] == [1.5, 2.5]
-
-
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
-def test_numbers_in_a_column_that_held_text_are_looked_up_as_text(make):
-    training = TrainingColumns(names=["zip", "size"], kinds={"zip": "text", "size": "numbers"})
-    columns = read_table(make({"zip": [1, 2], "size": [0.5, 2.0]}), training).columns
-    with pytest.warns(
-        DataWarning, match="'zip' of X has unknown values, which count as missing: '2'"
-    ):
-        table = encode_columns(columns, [["1", "3"], None])
-    assert table.values.tolist() == [[1.0, 0.0, 0.5], [0.0, 0.0, 2.0]]

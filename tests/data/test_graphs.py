@@ -40,8 +40,16 @@ def test_grids_join_neighbours(connectivity, shape):
 
 def test_graphs_of_networkx():
     path = networkx.DiGraph([("b", "a"), ("a", "c")])
-    networkx.set_node_attributes(path, {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]}, "x")
-    networkx.set_edge_attributes(path, {("b", "a"): 0.5, ("a", "c"): 1.5}, "weight")
+    networkx.set_node_attributes(
+        path,
+        {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]},
+        "x",
+    )
+    networkx.set_edge_attributes(
+        path,
+        {("b", "a"): 0.5, ("a", "c"): 1.5},
+        "weight",
+    )
     graph = Graph.from_networkx(path, "x", "weight")
     assert graph.directed
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
@@ -86,7 +94,11 @@ def test_bad_graphs_are_refused(arguments, message):
 
 def test_written_graphs_are_read(tmp_path):
     image = grid(np.arange(6.0).reshape(2, 3))
-    words = Graph(["a", "ä"], [(0, 1)], [{"near": np.float64(0.5), "kind": "x"}])
+    words = Graph(
+        ["a", "ä"],
+        [(0, 1)],
+        [{"near": np.float64(0.5), "kind": "x"}],
+    )
     write_graphs(
         tmp_path / "graphs.jsonl.gz",
         [image, words],

@@ -174,14 +174,23 @@ def trained_here(model, X, y, weights):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_collection_is_learned_as_its_partitions_here(client, name, reloaded):
     make, X, y, weights = MODELS[name]
-    here = trained_here(make().set_params(**SETTINGS), X, y, weights)
+    here = trained_here(
+        make().set_params(**SETTINGS),
+        X,
+        y,
+        weights,
+    )
     there = make().set_params(**SETTINGS).fit(*map(collected, (X, y, weights)), client=client)
     assert_same_state(there, here)
     assert there.history_[-1]["shards"] == PARTS
     if name == "rows":
         assert_allclose(
             [mean for mean, _ in there.column_scales_.values()],
-            np.average(X, axis=0, weights=weights * np.where(y == 0, 2, 1)),
+            np.average(
+                X,
+                axis=0,
+                weights=weights * np.where(y == 0, 2, 1),
+            ),
         )
     if hasattr(here, "classes_"):
         assert_array_equal(there.classes_, here.classes_)
@@ -346,7 +355,13 @@ def rows_of(*arrays):
 def test_empty_partitions_are_left_out(client):
     """Partitions without rows, with weights of 0 alone, and without a bag's pairs."""
     expected = OnlineMKLClassifier(FIXED, **SETTINGS).fit(ROWS, CLASSES, client=client)
-    arrays = [X[:0], X[:30], X[30:60], X[:0], X[60:]]
+    arrays = [
+        X[:0],
+        X[:30],
+        X[30:60],
+        X[:0],
+        X[60:],
+    ]
     y = da.from_array(Y, chunks=((0, 30, 30, 0, 30),))
     assert_same_state(
         OnlineMKLClassifier(FIXED, **SETTINGS).fit(rows_of(*arrays), y, client=client), expected
@@ -514,7 +529,11 @@ def test_other_methods_and_sessions_without_a_client(client, monkeypatch):
         frame, dd.from_pandas(FRAME.d, npartitions=2), client=client
     )
     predicted = frame.map_partitions(model.predict, meta=(None, float)).compute()
-    assert_allclose(predicted, model.predict(FRAME[["a", "b"]]), rtol=1e-12)
+    assert_allclose(
+        predicted,
+        model.predict(FRAME[["a", "b"]]),
+        rtol=1e-12,
+    )
     # a ValueError, as of Dask
     monkeypatch.setattr(distributed, "default_client", lambda: [].index("no client"))
     with pytest.raises(InputError, match="Dask collections need a cluster: pass client="):

@@ -77,7 +77,11 @@ class Sequences:
 
     def __getitem__(self, s):
         x = self.tokens.sequence(s)
-        return Example(x, self.gold[x.low : x.high], self.weights.item(s))
+        return Example(
+            x,
+            self.gold[x.low : x.high],
+            self.weights.item(s),
+        )
 
     def part(self, chosen):
         part = copy.copy(self)
@@ -167,7 +171,12 @@ def naive_epoch(naive, data, n_shards, weights, options):
         for s in range(j, len(data), n_shards):
             low = data.offsets[s]
             high = data.offsets[s + 1]
-            shard.update(low, high, data.gold[low:high], data.weights[s])
+            shard.update(
+                low,
+                high,
+                data.gold[low:high],
+                data.weights[s],
+            )
         shards.append(shard)
     return naive_mix(naive, shards, weights, options)
 
@@ -274,7 +283,11 @@ def test_dense_banks_are_mixed_alike():
             averages[i] += len(chosen) / len(data) * len(chosen) * bank.averaged().table
     fit(trainer, data, make_pass=ParameterMixing(2))
     for i, bank in enumerate(trainer.banks):
-        assert_allclose(trainer.group_state.scales[i] * bank.table, means[i], atol=1e-12)
+        assert_allclose(
+            trainer.group_state.scales[i] * bank.table,
+            means[i],
+            atol=1e-12,
+        )
         assert_allclose(
             bank.averaged().table * trainer.group_state.total_weight, averages[i], atol=1e-12
         )
@@ -292,7 +305,11 @@ class Classification:
             np.int64
         )
         rows = sparse.csr_array(X)
-        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
+        features = Features(
+            rows.indptr.astype(np.int64),
+            rows.indices.astype(np.int32),
+            rows.data,
+        )
         self.tokens = Tokens(np.arange(n + 1), features)
         self.gold = gold
 
@@ -309,7 +326,11 @@ class Classification:
         return part
 
     def trainer(self, regularizer, lambda_, schedule, **options):
-        bank = ExplicitBank([f"g{k}" for k in range(10)], np.repeat(np.arange(10), 2), 1)
+        bank = ExplicitBank(
+            [f"g{k}" for k in range(10)],
+            np.repeat(np.arange(10), 2),
+            1,
+        )
         return OnlineTrainer(
             [bank], Binary(), CRF(), regularizer, lambda_=lambda_, schedule=schedule, **options
         )
@@ -430,8 +451,15 @@ def test_epochs_of_shards_have_callbacks_and_can_be_stopped():
     assert history == seen
     assert len(history) == 2
     losses = [history[-1][f"loss:shard{j}"] for j in (1, 2, 3)]
-    assert_allclose(np.mean(losses), history[-1]["loss"], rtol=0.5)
-    assert_allclose(np.dot(losses, [4, 4, 3]) / 11, history[-1]["loss"])
+    assert_allclose(
+        np.mean(losses),
+        history[-1]["loss"],
+        rtol=0.5,
+    )
+    assert_allclose(
+        np.dot(losses, [4, 4, 3]) / 11,
+        history[-1]["loss"],
+    )
 
 
 def test_bad_input_is_refused():
@@ -524,9 +552,17 @@ def test_the_mix_scores_as_the_shards_on_average(examples, monkeypatch, dtype, n
     means = weights @ [scores_of(shard.banks[0], examples) for shard in shards]
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     mixed = scores_of(trainer.banks[0], examples)
-    assert_allclose(mixed, means, atol=tolerance * np.abs(means).max())
+    assert_allclose(
+        mixed,
+        means,
+        atol=tolerance * np.abs(means).max(),
+    )
     averaged = scores_of(trainer.predictor().banks[0], examples)
-    assert_allclose(averaged, totals @ averages / totals.sum(), atol=tolerance * 10)
+    assert_allclose(
+        averaged,
+        totals @ averages / totals.sum(),
+        atol=tolerance * 10,
+    )
 
 
 def state_of_shard(shard):
@@ -551,7 +587,12 @@ def test_one_shard_of_sentences_is_the_serial_algorithm(examples, name):
     fit(serial, examples, epochs=3, rng=np.random.default_rng(0))
     fit(mixed, examples, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(1))
     for key, array in serial.state().items():
-        assert_array_equal(array, mixed.state()[key], err_msg=key, strict=True)
+        assert_array_equal(
+            array,
+            mixed.state()[key],
+            err_msg=key,
+            strict=True,
+        )
 
 
 def test_parts_of_examples_are_the_same_examples(examples, rng):

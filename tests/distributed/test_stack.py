@@ -67,24 +67,53 @@ def test_a_distributed_stack_answers_as_a_packed_one(stack, packed, which):
     weights = rng.random(size)
     assert stack.n_kernels == M
     assert stack.n_samples == N
-    assert_array_equal(stack.quadratics(vector, which), packed.quadratics(vector, which))
-    assert_array_equal(stack.products(vector, which), packed.products(vector, which))
-    assert_array_equal(stack.products(vectors, which), packed.products(vectors, which))
+    assert_array_equal(
+        stack.quadratics(vector, which),
+        packed.quadratics(vector, which),
+    )
+    assert_array_equal(
+        stack.products(vector, which),
+        packed.products(vector, which),
+    )
+    assert_array_equal(
+        stack.products(vectors, which),
+        packed.products(vectors, which),
+    )
     assert_array_equal(stack.diagonals(which), packed.diagonals(which))
     assert_array_equal(stack.traces(which), packed.traces(which))
     matrix = packed.combine(weights, which)
     close = dict(rtol=1e-12, atol=1e-12)
     assert_allclose(stack.combine(weights, which), matrix, **close)
     for samples in (np.array([60, 0, 7]), np.arange(0)):
-        assert_allclose(stack.combine(weights, which, samples), matrix[samples], **close)
+        assert_allclose(
+            stack.combine(weights, which, samples),
+            matrix[samples],
+            **close,
+        )
     # two sums that are multiplied by in turn
     one = stack.summed(weights, which)
     other = stack.summed(2 * weights, which)
     for _ in range(2):
-        assert_allclose(one.products(vector)[0], matrix @ vector, **close)
-        assert_allclose(other.products(vector)[0], 2 * matrix @ vector, **close)
-    assert_allclose(one.combine([1.0], samples=np.array([5, 2])), matrix[[5, 2]], **close)
-    assert_allclose(one.diagonals()[0], np.diagonal(matrix), **close)
+        assert_allclose(
+            one.products(vector)[0],
+            matrix @ vector,
+            **close,
+        )
+        assert_allclose(
+            other.products(vector)[0],
+            2 * matrix @ vector,
+            **close,
+        )
+    assert_allclose(
+        one.combine([1.0], samples=np.array([5, 2])),
+        matrix[[5, 2]],
+        **close,
+    )
+    assert_allclose(
+        one.diagonals()[0],
+        np.diagonal(matrix),
+        **close,
+    )
 
 
 CASES = [
@@ -114,7 +143,11 @@ def test_a_solver_finds_what_it_finds_on_one_machine(stack, packed, solver, loss
     solution, expected = (
         solver.solve(Problem(k, Y, loss, regularizer, C), 1e-4) for k in (stack, packed)
     )
-    assert_same_solution(solution, expected, exactly=len(stack._cache.recent) > 0)
+    assert_same_solution(
+        solution,
+        expected,
+        exactly=len(stack._cache.recent) > 0,
+    )
 
 
 def test_given_matrices_arrive_as_they_are(client, packed):
@@ -124,7 +157,10 @@ def test_given_matrices_arrive_as_they_are(client, packed):
     assert there.nbytes == here.nbytes
     vector = np.random.default_rng(3).normal(size=N)
     assert_array_equal(there.quadratics(vector), here.quadratics(vector))
-    assert_array_equal(there.products(vector, np.arange(5)), here.products(vector, np.arange(5)))
+    assert_array_equal(
+        there.products(vector, np.arange(5)),
+        here.products(vector, np.arange(5)),
+    )
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -144,7 +180,11 @@ def test_cross_validation_on_workers_finds_what_it_finds_here(client):
     here, there = (clone(model).fit(X, Y, client=where) for where in (None, client))
     assert_allclose(there.scores_, here.scores_, rtol=1e-5)
     assert there.C_ == here.C_
-    assert_allclose(there.decision_function(X), here.decision_function(X), atol=1e-4)
+    assert_allclose(
+        there.decision_function(X),
+        here.decision_function(X),
+        atol=1e-4,
+    )
 
 
 def wait_until(condition):
@@ -168,7 +208,11 @@ def test_a_worker_that_dies_in_the_middle_of_a_solve_changes_nothing(client, pac
         if len(rounds) == 2:
             kill(client, stack.workers[0])
 
-    solution = Spicy().solve(Problem(stack, Y, Hinge(), L21(), 20.0), 1e-4, on_iteration=murder)
+    solution = Spicy().solve(
+        Problem(stack, Y, Hinge(), L21(), 20.0),
+        1e-4,
+        on_iteration=murder,
+    )
     expected = Spicy().solve(Problem(packed, Y, Hinge(), L21(), 20.0), 1e-4)
     assert len(rounds) > 2
     assert_same_solution(solution, expected, exactly=False)
@@ -280,7 +324,11 @@ def test_sparse_inputs_are_learned_on_workers_as_they_are_here(client):
     kernels = {"l": "linear", "q": "polynomial:degree=2", "g": "gaussian:sigma2=2"}
     here = MKLRegressor(kernels, C=10.0, tol=1e-4).fit(rows, y)
     there = MKLRegressor(kernels, C=10.0, tol=1e-4).fit(rows, y, client=client)
-    assert_allclose(there.predict(rows), here.predict(rows), atol=1e-2)
+    assert_allclose(
+        there.predict(rows),
+        here.predict(rows),
+        atol=1e-2,
+    )
     for name, weight in there.kernel_weights_.items():
         assert_allclose(weight, here.kernel_weights_[name], atol=2e-2)
     stack = DistributedStack.from_kernels(kernels.values(), rows, client)
@@ -379,6 +427,14 @@ def test_delayed_kernels_that_are_none(client):
             [*delayed_grams("delayed")[:1], dask.delayed(gram_of)(1.0)[1:, 1:]], Y, client=client
         )
     with pytest.raises(InputError, match="Kernel 0 is not symmetric"):
-        regressor.fit([dask.delayed(np.triu)(GRAMS[0])], Y, client=client)
+        regressor.fit(
+            [dask.delayed(np.triu)(GRAMS[0])],
+            Y,
+            client=client,
+        )
     with pytest.raises(InputError, match="Names of kernels must be strings"):
-        regressor.fit({1: dask.delayed(gram_of)(1.0)}, Y, client=client)
+        regressor.fit(
+            {1: dask.delayed(gram_of)(1.0)},
+            Y,
+            client=client,
+        )

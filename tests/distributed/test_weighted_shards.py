@@ -51,7 +51,10 @@ def one_shard(monkeypatch):
     monkeypatch.setattr("omkl.estimators.base.Run", OneShard)
 
 
-@pytest.mark.parametrize("setting", ONLINE)
+each_setting = pytest.mark.parametrize("setting", ONLINE)
+
+
+@each_setting
 def test_one_shard_with_weights_is_the_serial_fit(setting, monkeypatch):
     settings = {"class_weight": CLASS_WEIGHTS, **ONLINE[setting]}
     serial = classifier(["linear", "polynomial:degree=2"], **settings).fit(X, Y, WEIGHTS)
@@ -64,7 +67,7 @@ def test_one_shard_with_weights_is_the_serial_fit(setting, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("setting", ONLINE)
+@each_setting
 def test_examples_without_weight_are_absent(setting):
     is_weighted = WEIGHTS > 0
     weighted = classifier(**ONLINE[setting]).fit(X, Y, WEIGHTS, shards=3)
@@ -76,7 +79,7 @@ def test_examples_without_weight_are_absent(setting):
     )
 
 
-@pytest.mark.parametrize("setting", ONLINE)
+@each_setting
 def test_whole_weights_are_copies(setting):
     copies = np.random.default_rng(1).integers(0, 4, size=len(Y))
     weighted = classifier(**ONLINE[setting]).fit(X, Y, copies, shards=2)
@@ -88,7 +91,7 @@ def test_whole_weights_are_copies(setting):
     )
 
 
-@pytest.mark.parametrize("setting", ONLINE)
+@each_setting
 @pytest.mark.parametrize("shards", [2, 4])
 def test_class_weights_are_sample_weights(setting, shards):
     by_class = classifier(class_weight=CLASS_WEIGHTS, **ONLINE[setting]).fit(
@@ -105,7 +108,7 @@ def test_balanced_class_weights_are_those_of_all_shards_together():
     assert_same_state(balanced, classifier(class_weight=balanced_weights).fit(X, Y, shards=3))
 
 
-@pytest.mark.parametrize("setting", ONLINE)
+@each_setting
 def test_two_shards_of_equal_data_are_one_of_them(setting):
     """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal
     shards.
@@ -121,7 +124,11 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
     # have, nearly
     coupled = settings.get("method") != "rda" and "regularizer" not in settings
     close = {"atol": 0.3} if coupled else {"rtol": 1e-7, "atol": 1e-9}
-    assert_allclose(mixed.decision_function(X), alone.decision_function(X), **close)
+    assert_allclose(
+        mixed.decision_function(X),
+        alone.decision_function(X),
+        **close,
+    )
     assert mixed.history_[-1]["loss:shard1"] == mixed.history_[-1]["loss:shard2"]
 
 
@@ -132,7 +139,11 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     without = OnlineMKLRegressor(["linear"], **settings).fit(
         X[is_weighted], X[is_weighted, 0], WEIGHTS[is_weighted], shards=2
     )
-    assert_allclose(with_zeros.predict(X), without.predict(X), rtol=1e-10)
+    assert_allclose(
+        with_zeros.predict(X),
+        without.predict(X),
+        rtol=1e-10,
+    )
 
     sentences = [[{"w": f"w{i % 7}"}, {"w": f"w{i % 5}"}] for i in range(20)]
     tags = [[str(i % 7 % 2), str(i % 5 % 2)] for i in range(20)]
@@ -143,7 +154,10 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
         [sentences[i] for i in weighted], [tags[i] for i in weighted], weights[weighted], shards=2
     )
     for i in weighted:
-        assert_array_equal(with_zeros.predict(sentences)[i], without.predict(sentences)[i])
+        assert_array_equal(
+            with_zeros.predict(sentences)[i],
+            without.predict(sentences)[i],
+        )
     assert with_zeros.kernel_weights_ == without.kernel_weights_
 
     treebank = synthetic_treebank(20, random_state=0)

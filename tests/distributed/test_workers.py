@@ -37,7 +37,11 @@ def test_a_parser_trained_by_two_workers_is_the_serial_one(client):
     there.fit(treebank, client=client)
     assert_same_state(there, here)
     for name, array in here.model_.codec.relations.trainer.state().items():
-        assert_array_equal(array, there.model_.codec.relations.trainer.state()[name], err_msg=name)
+        assert_array_equal(
+            array,
+            there.model_.codec.relations.trainer.state()[name],
+            err_msg=name,
+        )
     assert [record["loss:shard2"] for record in there.history_] == [
         r["loss:shard2"] for r in here.history_
     ]
@@ -73,7 +77,10 @@ class Mortal:
         X = rng.normal(size=(n, 4))
         self.gold = (X[:, 0] > 0).astype(np.int64)
         ids = np.tile(np.arange(4, dtype=np.int32), n)
-        self.tokens = Tokens(np.arange(n + 1), Features(np.arange(0, 4 * n + 1, 4), ids, X.ravel()))
+        self.tokens = Tokens(
+            np.arange(n + 1),
+            Features(np.arange(0, 4 * n + 1, 4), ids, X.ravel()),
+        )
         self.fatal = np.arange(n) == fatal
         self.flag = flag
 
@@ -98,7 +105,13 @@ class Mortal:
 def train(data, client=None):
     bank = ExplicitBank(["a", "b"], [0, 0, 1, 1], 1, averaging=True)
     trainer = online_trainer([bank], Binary(), lambda_=0.05, average=UniformAverage())
-    fit(trainer, data, epochs=3, rng=np.random.default_rng(0), make_pass=ParameterMixing(2, client))
+    fit(
+        trainer,
+        data,
+        epochs=3,
+        rng=np.random.default_rng(0),
+        make_pass=ParameterMixing(2, client),
+    )
     return trainer.state()
 
 

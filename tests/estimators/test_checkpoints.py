@@ -31,6 +31,7 @@ from omkl.exceptions import CheckpointWarning, InputError
 from omkl.online import ProgressiveValidation, values_of
 from omkl.online.checkpointing import Checkpoints
 
+from ..cases import mostly_slow
 from ..passes import Kill, Killed, assert_same_state
 
 PARAMETERS = [
@@ -94,8 +95,9 @@ def assert_equal_files(straight, resumed, folder):
     assert (folder / "straight.npz").read_bytes() == (folder / "resumed.npz").read_bytes()
 
 
-@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
-@pytest.mark.parametrize("estimator", [SequenceLabeler, OnlineMKLClassifier])
+@mostly_slow(
+    ("parameters", "estimator"), PARAMETERS, (SequenceLabeler, OnlineMKLClassifier), every=3
+)
 def test_a_resumed_run_gives_the_bytes_of_an_uninterrupted_one(
     estimator, parameters, rng, tmp_path
 ):
@@ -332,7 +334,11 @@ def tagged(rng, n=60):
     X = []
     y = []
     for i in range(n):
-        kinds = rng.integers(0, 2 + i // 20, rng.integers(1, 6))
+        kinds = rng.integers(
+            0,
+            2 + i // 20,
+            rng.integers(1, 6),
+        )
         X.append(
             [
                 {"word": f"w{k}{rng.integers(3)}", **({"late": f"l{k}"} if i > 30 else {})}
@@ -473,7 +479,11 @@ def test_arrays_in_the_given_order_are_learned_as_a_stream_is_bit_for_bit(kernel
     pieces = OnlineMKLClassifier(kernels, **settings)
     for _ in range(3):
         for low in range(0, len(y), 111):
-            pieces.partial_fit(X[low : low + 111], y[low : low + 111], classes=[0, 1, 2])
+            pieces.partial_fit(
+                X[low : low + 111],
+                y[low : low + 111],
+                classes=[0, 1, 2],
+            )
     assert_same_state(at_once, pieces)
 
 
@@ -516,7 +526,11 @@ def test_a_resumed_stream_must_be_the_same_up_to_there(rng, tmp_path):
     with pytest.raises(InputError):
         model.fit(stream, checkpoint=tmp_path, resume=True)
     with pytest.raises(InputError):
-        model.fit(Stream.from_arrays(X[:60], y[:60], 32), checkpoint=tmp_path, resume=True)
+        model.fit(
+            Stream.from_arrays(X[:60], y[:60], 32),
+            checkpoint=tmp_path,
+            resume=True,
+        )
     with pytest.raises(InputError):
         OnlineMKLClassifier(["linear"], epochs=2).fit(stream, checkpoint=tmp_path, resume=True)
 
@@ -538,7 +552,11 @@ def test_progressive_error_is_that_of_testing_before_training(rng):
     meter = ProgressiveValidation(every=100)
     settings = {"average": None, "learning_rate": 0.5}
     OnlineMKLClassifier(KERNELS, callbacks=[meter], **settings).partial_fit(X, y)
-    model = OnlineMKLClassifier(KERNELS, **settings).partial_fit(X[:1], y[:1], classes=[0, 1, 2])
+    model = OnlineMKLClassifier(KERNELS, **settings).partial_fit(
+        X[:1],
+        y[:1],
+        classes=[0, 1, 2],
+    )
     # these kernels do not depend on the data, so one example suffices to make the model
     wrong = [y[0] != 0]
     for x, label in zip(X[1:], y[1:]):
@@ -556,7 +574,11 @@ def test_records_of_endless_streams_stay_bounded(rng, monkeypatch):
     X, y = points(rng)
     fine = ProgressiveValidation(every=1)
     bounded = ProgressiveValidation(every=1)
-    monkeypatch.setattr(fine, "records", type("Endless", (list,), {"__len__": lambda self: 0})())
+    monkeypatch.setattr(
+        fine,
+        "records",
+        type("Endless", (list,), {"__len__": lambda self: 0})(),
+    )
     OnlineMKLClassifier(["linear"], callbacks=[bounded, fine]).partial_fit(X[:256], y[:256])
     assert 4 <= len(bounded.records) < 8
     covered = np.diff([0] + [record["round"] for record in bounded.records])

@@ -28,6 +28,8 @@ from omkl.regularizers import (
     WeightedSquaredL21,
 )
 
+from ..cases import mostly_slow
+
 NAMES = ["age", "income", "hours per week"]
 MODELS = {
     "online": lambda kernels, **more: omkl.OnlineMKLClassifier(
@@ -40,7 +42,11 @@ MODELS = {
 @pytest.fixture
 def table(rng):
     X = rng.normal(size=(80, 3))
-    return X, np.where(X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.3, "yes", "no")
+    return X, np.where(
+        X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.3,
+        "yes",
+        "no",
+    )
 
 
 @pytest.fixture(params=["pandas", "polars"])
@@ -52,7 +58,10 @@ def frame(request):
 # ---- on= -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS)
+each_model = pytest.mark.parametrize("model", MODELS)
+
+
+@each_model
 @pytest.mark.parametrize(
     ("named", "placed"),
     [
@@ -75,12 +84,16 @@ def test_a_column_by_name_is_the_column_at_its_position(model, named, placed, ta
     assert by_name.feature_names_in_.tolist() == NAMES
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_model
 def test_a_kernel_on_a_column_sees_no_other(model, table):
     X, y = table
     chosen = MODELS[model]({"k": "gaussian:on=1"}).fit(X, y)
     alone = MODELS[model]({"k": "gaussian"}).fit(X[:, [1]], y)
-    assert_allclose(chosen.decision_function(X), alone.decision_function(X[:, [1]]), atol=1e-6)
+    assert_allclose(
+        chosen.decision_function(X),
+        alone.decision_function(X[:, [1]]),
+        atol=1e-6,
+    )
 
 
 def test_a_kernel_itself_looks_at_its_columns_only(table, frame):
@@ -106,7 +119,7 @@ def test_an_average_is_of_its_kernels_on_their_columns(budget, rng):
         assert model.score(X, y) == 1.0
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_model
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
@@ -123,7 +136,7 @@ def test_columns_that_are_not_there_get_one_sentence(model, kernel, message, tab
 # ---- data frames ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_model
 def test_columns_in_another_order_are_not_taken_for_each_other(model, table, frame):
     X, y = table
     fitted = MODELS[model](["gaussian"]).fit(frame(X, NAMES), y)
@@ -157,7 +170,11 @@ def test_sequences_of_data_frames_are_aligned_by_name(rng, frame):
 def test_a_table_with_text_is_rows_of_dicts(rng, frame):
     X = rng.normal(size=(60, 2))
     cities = rng.choice(["a", "b", "c"], 60)
-    y = np.where((cities == "a") | (X[:, 0] > 0.5), 1, 0)
+    y = np.where(
+        (cities == "a") | (X[:, 0] > 0.5),
+        1,
+        0,
+    )
     table = frame(X, ["age", "income"])
     table = (
         table.assign(city=cities) if hasattr(table, "assign") else table.with_columns(city=cities)
@@ -193,7 +210,11 @@ def test_batch_learns_from_sparse_matrices_what_it_does_from_dense_ones(kernels,
     y = np.asarray(X.sum(axis=1)).ravel() > 2.0
     model = omkl.MKLClassifier(kernels, C=0.1).fit(X, y)
     dense = omkl.MKLClassifier(kernels, C=0.1).fit(X.toarray(), y)
-    assert_allclose(model.decision_function(X), dense.decision_function(X.toarray()), atol=2e-2)
+    assert_allclose(
+        model.decision_function(X),
+        dense.decision_function(X.toarray()),
+        atol=2e-2,
+    )
     assert_array_equal(reloaded(model).decision_function(X), model.decision_function(X))
     with pytest.raises(InputError):
         omkl.MKLClassifier(["laplacian"]).fit(X, y)
@@ -222,7 +243,11 @@ def test_widths_from_data_know_no_units(kernel, dtype, power, rng):
     X = rng.random((50, 3)).astype(np.float32).astype(np.float64)
     gram = as_kernel(kernel).fit(X)(X)
     scaled = X * 10.0**power
-    assert_allclose(as_kernel(kernel).fit(scaled)(scaled), gram, atol=1e-6)
+    assert_allclose(
+        as_kernel(kernel).fit(scaled)(scaled),
+        gram,
+        atol=1e-6,
+    )
     stack = omkl.kernels.PackedStack.from_kernels([as_kernel(kernel)], scaled, dtype)
     assert_allclose(stack.combine([1.0]), gram, atol=1e-5)
     dense = dense_grams([as_kernel(kernel).fit(scaled)], [scaled], dtype)
@@ -246,7 +271,10 @@ def test_integers_are_numbers():
     X = np.array([[100, 100], [-100, 50], [7, 3]], dtype=np.int8)
     for spec in ("gaussian", "linear:normalize=average", "laplacian", "quadratic:normalize=trace"):
         kernel = as_kernel(spec)
-        assert_allclose(kernel.fit(X)(X), kernel.fit(X.astype(float))(X.astype(float)))
+        assert_allclose(
+            kernel.fit(X)(X),
+            kernel.fit(X.astype(float))(X.astype(float)),
+        )
 
 
 @pytest.mark.parametrize("power", [-30, 3])
@@ -258,7 +286,11 @@ def test_numbers_of_dicts_know_no_units(power, rng, reloaded):
     signal = (
         (age - 40) / 12 + (np.log(income) - 11) / 0.6 + (city == "a") + 0.3 * rng.normal(size=200)
     )
-    y = np.where(signal > np.quantile(signal, 0.67), "yes", "no")
+    y = np.where(
+        signal > np.quantile(signal, 0.67),
+        "yes",
+        "no",
+    )
     tables = [
         [
             {"age": a, "pay": p * unit, "note": [str(c)]}
@@ -349,9 +381,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("case", PAIRS)
-@pytest.mark.parametrize("method", ["fobos", "rda"])
-@pytest.mark.parametrize("shards", [None, 2])
+@mostly_slow(("case", "method", "shards"), PAIRS, ("fobos", "rda"), (None, 2), every=3)
 def test_arguments_by_position_are_those_by_name(case, method, shards):
     by_position, by_name = (
         classifier(r, method=method).fit(X, Y, shards=shards) for r in PAIRS[case]
@@ -399,7 +429,10 @@ def test_groups_without_arguments_are_refused_and_the_model_goes_on(weights):
     for labeler in (model, other):
         labeler.partial_fit(SENTENCES, TAGS)
     assert model.kernel_weights_ == other.kernel_weights_
-    assert_array_equal(model.predict(RICHER)[0], other.predict(RICHER)[0])
+    assert_array_equal(
+        model.predict(RICHER)[0],
+        other.predict(RICHER)[0],
+    )
 
 
 TERMS = {
@@ -431,8 +464,16 @@ def test_weights_of_composites_are_norms_over_slopes(one, other):
             for step in steps
         ]
     )
-    expected = np.where(b > 2 * width, b / slopes, 0.0)
-    assert_allclose(list(model.kernel_weights_.values()), expected / expected.sum(), atol=1e-5)
+    expected = np.where(
+        b > 2 * width,
+        b / slopes,
+        0.0,
+    )
+    assert_allclose(
+        list(model.kernel_weights_.values()),
+        expected / expected.sum(),
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("term", [*TERMS.values(), L1()], ids=str)

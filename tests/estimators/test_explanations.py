@@ -24,6 +24,12 @@ WORDS = [
 TAGS = [["D", "A", "N", "V"], ["D", "N", "V"], ["D", "N", "V", "D", "N"], ["N", "V"]]
 
 
+def check_groups(why, atol=1e-9):
+    """Features add up to what their group adds."""
+    for group in {record["group"] for record in why.features}:
+        assert_allclose(of_groups(why, group), why.groups[group], atol=atol)
+
+
 def assert_sums(why, margin=None):
     scale = 1e-6 * (1 + sum(map(abs, why.groups.values())))
     assert abs(sum(why.groups.values()) - why.margin) <= scale
@@ -70,8 +76,7 @@ def test_a_class_against_the_next_best(options, classes):
         assert why.against != predicted
         best = np.sort(np.atleast_1d(score))
         assert_sums(why, abs(score) if classes == 2 else best[-1] - best[-2])
-        for group in {record["group"] for record in why.features}:
-            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+        check_groups(why)
     again = model.explain(X3[0], label="low", against="low")
     assert again.margin == sum(again.groups.values()) == 0.0
 
@@ -161,8 +166,7 @@ def test_labels_against_the_next_best_labelling(options):
             assert why.against.tolist() == second.labels.tolist()
             assert_sums(why, best.score - second.score)
         assert_sums(why)
-        for group in {record["group"] for record in why.features}:
-            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+        check_groups(why)
 
 
 def test_the_best_labelling_with_another_label_at_a_token():
@@ -229,11 +233,13 @@ def test_a_tree_against_the_next_best(options):
     assert why.output.tolist() == parser.predict(TREES[1:2])[0].tolist()
     assert why.against.tolist() == second.heads.tolist()
     assert_sums(why, best.score - second.score)
-    for group in {record["group"] for record in why.features}:
-        assert_allclose(of_groups(why, group), why.groups[group], atol=1e-6)
+    check_groups(why, atol=1e-6)
     ranked = parser.predict_nbest(TREES[1:2], 10**4)[0]
     other = next(tree for tree in ranked if tree.heads[2] != best.heads[2])
-    assert_sums(parser.explain(TREES[1], word=3), best.score - other.score)
+    assert_sums(
+        parser.explain(TREES[1], word=3),
+        best.score - other.score,
+    )
 
 
 def test_features_of_arcs_are_what_templates_see():
@@ -287,8 +293,7 @@ def test_certified_kernels(multiclass, kernels):
         second = model.classes_[np.argsort(score)[-2]]
         assert why.against == second
         assert_sums(why, np.sort(score)[-1] - np.sort(score)[-2])
-        for group in {record["group"] for record in why.features}:
-            assert_allclose(of_groups(why, group), why.groups[group], atol=1e-9)
+        check_groups(why)
         if kernels is MAPPED:
             assert {record["group"] for record in why.features} >= {"marks"}
 
@@ -303,7 +308,10 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(reloaded):
     precomputed = omkl.MKLClassifier("precomputed").fit(grams, y)
     row = {name: gram[:1] for name, gram in grams.items()}
     assert_sums(precomputed.explain(row), abs(precomputed.decision_function(row)[0]))
-    assert_sums(precomputed.explain(GramMatrices(row)), abs(precomputed.decision_function(row)[0]))
+    assert_sums(
+        precomputed.explain(GramMatrices(row)),
+        abs(precomputed.decision_function(row)[0]),
+    )
     regressor = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, 0] + 5)
     for model_of_numbers in (regressor, reloaded(regressor)):
         why = model_of_numbers.explain(X3[0])
@@ -315,7 +323,10 @@ def test_certified_kernels_of_two_classes_matrices_and_numbers(reloaded):
 
 def test_certified_kernels_of_several_targets_and_labels():
     several = omkl.MKLRegressor(["linear", "gaussian"]).fit(X3, X3[:, :2] + 1)
-    assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
+    assert_sums(
+        several.explain(X3[0], target=1),
+        several.predict(X3[:1])[0, 1],
+    )
     with pytest.warns(UserWarning, match="labels are those of all"):
         labels = omkl.MKLClassifier(["linear", "gaussian"]).fit(
             X3, np.column_stack([X3[:, 0] > 0, np.ones(90), X3[:, 1] > 0]).astype(int)
@@ -337,18 +348,30 @@ def test_sparse_linear_models(groups):
         why = model.explain(X3[0])
         assert why.output == model.predict(X3[:1])[0]
         assert_sums(why, scores[-1] - scores[-2])
-        assert_sums(model.explain(sparse.csr_array(X3[:1])), scores[-1] - scores[-2])
+        assert_sums(
+            model.explain(sparse.csr_array(X3[:1])),
+            scores[-1] - scores[-2],
+        )
     binary = omkl.SparseLogisticRegression(0.01, groups=groups).fit(X3, Y3 == "low")
-    assert_sums(binary.explain(X3[1], label=True), binary.decision_function(X3[1:2])[0])
+    assert_sums(
+        binary.explain(X3[1], label=True),
+        binary.decision_function(X3[1:2])[0],
+    )
     counts = omkl.GroupLasso(0.01, groups=groups, loss="poisson").fit(
         X3, RNG.poisson(np.exp(0.5 * X3[:, 0]))
     )
     why = counts.explain(X3[2], offset=0.7)
     assert why.groups["offset"] == 0.7
-    assert_allclose(np.exp(why.margin), counts.predict(X3[2:3], offset=[0.7])[0])
+    assert_allclose(
+        np.exp(why.margin),
+        counts.predict(X3[2:3], offset=[0.7])[0],
+    )
     assert_sums(why)
     several = omkl.GroupLasso(0.01, groups=groups).fit(X3, X3[:, :2] + 1)
-    assert_sums(several.explain(X3[0], target=1), several.predict(X3[:1])[0, 1])
+    assert_sums(
+        several.explain(X3[0], target=1),
+        several.predict(X3[:1])[0, 1],
+    )
     names = {None: {"column 0", "intercept"}, 2: {"group 0", "intercept"}, 4: {"a", "intercept"}}
     assert (
         names[None if groups is None else len(groups)]

@@ -71,7 +71,11 @@ def test_class_weights_of_sequences_of_one_token_are_those_of_a_classifier(rng):
     labeler = SequenceLabeler(transitions=None, **settings).fit(X[:, None], y[:, None])
     counts = np.bincount(y)
     weighted = SequenceLabeler(transitions=None, **{**settings, "class_weight": None})
-    weighted.fit(X[:, None], y[:, None], len(y) / (2 * counts[y]))
+    weighted.fit(
+        X[:, None],
+        y[:, None],
+        len(y) / (2 * counts[y]),
+    )
     assert_array_equal(
         np.concatenate(labeler.predict(X[:, None])), np.concatenate(weighted.predict(X[:, None]))
     )
@@ -85,7 +89,11 @@ def test_weights_of_sentences_are_copies():
     copied = DependencyParser(**settings).fit(trees[np.repeat(np.arange(20), weights)])
     for name, array in copied.model_.trainer.state().items():
         if not name.startswith("bank0/keys"):
-            assert_array_equal(weighted.model_.trainer.state()[name], array, err_msg=name)
+            assert_array_equal(
+                weighted.model_.trainer.state()[name],
+                array,
+                err_msg=name,
+            )
 
 
 def test_records_are_flat_and_the_same_in_fit_partial_fit_and_streams(rng):
@@ -123,7 +131,11 @@ def test_streams_are_scored_as_arrays_are(rng):
             model.score(X, target)
         )
     labeler = SequenceLabeler().fit(X[:, None], y[:, None])
-    pairs = Stream.from_arrays(list(X[:, None]), list(y[:, None]), 40)
+    pairs = Stream.from_arrays(
+        list(X[:, None]),
+        list(y[:, None]),
+        40,
+    )
     assert labeler.score(pairs) == pytest.approx(labeler.score(X[:, None], y[:, None]))
     assert stream.block_size == 40
 
@@ -159,7 +171,11 @@ ESTIMATORS = [
 )
 def test_weights_that_are_none_are_refused(make, weights, rng):
     with pytest.raises(InputError):
-        make().fit(rng.normal(size=(40, 2)), np.arange(40) % 2, sample_weight=weights)
+        make().fit(
+            rng.normal(size=(40, 2)),
+            np.arange(40) % 2,
+            sample_weight=weights,
+        )
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -193,7 +209,10 @@ def test_two_classes_have_one_score_whatever_they_cost(rng):
     )
     for model in (costly, growing):
         assert_array_equal(model.predict(X), (model.decision_function(X) > 0).astype(int))
-    assert_allclose(growing.predict_proba(X)[:, 1], expit(growing.decision_function(X)))
+    assert_allclose(
+        growing.predict_proba(X)[:, 1],
+        expit(growing.decision_function(X)),
+    )
 
 
 def test_one_sentence_is_parsed_and_tokens_that_are_no_sentence_are_refused():
@@ -221,7 +240,11 @@ def test_arguments_by_position_follow_the_users_order_of_kernels(rng):
     X = rng.normal(size=(80, 3))
     y = np.sign(X[:, 0] * X[:, 1])
     for kernels in (["gaussian", "linear"], ["linear", "gaussian"]):
-        weights = np.where(np.array(kernels) == "linear", 0.0, 1e6)
+        weights = np.where(
+            np.array(kernels) == "linear",
+            0.0,
+            1e6,
+        )
         free = OnlineMKLClassifier(
             kernels, regularizer=WeightedSquaredL21(weights), epochs=3, random_state=0
         )

@@ -107,9 +107,18 @@ def test_examples_learned_one_by_one_teach_what_the_training_loop_teaches(case, 
     # the loop tells callbacks
     for callbacks in (None, [lambda trainer, record: noted.append(record["epoch"])]):
         model = kind(random_state=0, callbacks=callbacks, **parameters)
-        model.partial_fit(X[:10], y[:10], sample_weight=weights[0], **declared)
+        model.partial_fit(
+            X[:10],
+            y[:10],
+            sample_weight=weights[0],
+            **declared,
+        )
         for i in range(10, 70):
-            model.partial_fit(X[i : i + 1], y[i : i + 1], sample_weight=weights[i])
+            model.partial_fit(
+                X[i : i + 1],
+                y[i : i + 1],
+                sample_weight=weights[i],
+            )
         assert [record["epoch"] for record in model.history_] == list(range(1, 62))
         model.save(tmp_path / "model.omkl", training=True)
         files.append((tmp_path / "model.omkl").read_bytes())
@@ -296,7 +305,11 @@ def test_sequences_between_examples_are_labeled_as_by_the_frozen_model(rng, kern
 
     first = [sequence() for _ in range(5)]
     labeler = omkl.SequenceLabeler(kernels, transitions=transitions, random_state=0)
-    labeler.partial_fit([x for x, _ in first], [y for _, y in first], ["D", "N", "V"])
+    labeler.partial_fit(
+        [x for x, _ in first],
+        [y for _, y in first],
+        ["D", "N", "V"],
+    )
     for _ in range(30):
         x, y = sequence()
         labeler.partial_fit([x], [y])

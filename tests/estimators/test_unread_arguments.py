@@ -47,7 +47,13 @@ def test_balanced_classes_count_examples_as_often_as_their_weights_say():
     every = np.arange(61)
     copies = np.arange(len(repeated) + 1)
     weights = class_weights("balanced", Y.tolist(), every, WEIGHTS.astype(float), whole=True)
-    each = class_weights("balanced", Y[repeated].tolist(), copies, None, whole=True)
+    each = class_weights(
+        "balanced",
+        Y[repeated].tolist(),
+        copies,
+        None,
+        whole=True,
+    )
     assert_allclose(weights, np.bincount(repeated, each, 60))
     assert_allclose(weights[Y == 0].sum(), weights[Y == 1].sum())
 
@@ -101,7 +107,11 @@ def test_a_stream_of_weighted_classes_has_the_objective_of_the_arrays():
         Stream.from_arrays(X, Y, block_size=17)
     )
     looped = classifier(**parameters).partial_fit(X, Y)
-    assert_allclose(one_pass.history_[-1]["loss"], looped.history_[-1]["loss"], rtol=1e-12)
+    assert_allclose(
+        one_pass.history_[-1]["loss"],
+        looped.history_[-1]["loss"],
+        rtol=1e-12,
+    )
 
 
 def test_rates_of_dual_averaging_rest_where_there_is_no_gradient():

@@ -39,7 +39,11 @@ TAGS = [s.upos for s in TREES]
 VECTORS = [X[3 * i : 3 * i + 3] for i in range(50)]
 CODES = [Y[3 * i : 3 * i + 3].tolist() for i in range(50)]
 CASES = {
-    "arrays": (omkl.OnlineMKLClassifier(**SETTINGS), (X[:100], Y[:100]), (X[100:], Y[100:])),
+    "arrays": (
+        omkl.OnlineMKLClassifier(**SETTINGS),
+        (X[:100], Y[:100]),
+        (X[100:], Y[100:]),
+    ),
     "in order": (
         omkl.OnlineMKLClassifier(**{**SETTINGS, "epochs": omkl.Passes(30, shuffle=False)}),
         (X[:100], Y[:100]),
@@ -55,17 +59,35 @@ CASES = {
         (pandas.DataFrame(X[:100], columns=list("abcd")), Y[:100]),
         (pandas.DataFrame(X[100:], columns=list("abcd")), Y[100:]),
     ),
-    "numbers": (omkl.OnlineMKLRegressor(**SETTINGS), (Z[:300], T[:300]), (Z[300:], T[300:])),
-    "words": (omkl.SequenceLabeler(**SETTINGS), (WORDS[:90], TAGS[:90]), (WORDS[90:], TAGS[90:])),
+    "numbers": (
+        omkl.OnlineMKLRegressor(**SETTINGS),
+        (Z[:300], T[:300]),
+        (Z[300:], T[300:]),
+    ),
+    "words": (
+        omkl.SequenceLabeler(**SETTINGS),
+        (WORDS[:90], TAGS[:90]),
+        (WORDS[90:], TAGS[90:]),
+    ),
     "vectors": (
         omkl.SequenceLabeler(**SETTINGS),
         (VECTORS[:35], CODES[:35]),
         (VECTORS[35:], CODES[35:]),
     ),
-    "trees": (omkl.DependencyParser("small", memory=9, **SETTINGS), (TREES[:90],), TREES[90:]),
+    "trees": (
+        omkl.DependencyParser("small", memory=9, **SETTINGS),
+        (TREES[:90],),
+        TREES[90:],
+    ),
     "stream": (
         omkl.OnlineMKLClassifier(**SETTINGS),
-        (Stream.from_arrays(X[:100], Y[:100], 30),),
+        (
+            Stream.from_arrays(
+                X[:100],
+                Y[:100],
+                30,
+            ),
+        ),
         (X[100:], Y[100:]),
     ),
 }
@@ -130,7 +152,11 @@ N_CLASSES = 3
 
 def one_token(features):
     """Make an input of one token with two indicators: one informative, one of noise."""
-    rows = Features(np.array([0, 2]), np.array(features, np.int32), np.ones(2))
+    rows = Features(
+        np.array([0, 2]),
+        np.array(features, np.int32),
+        np.ones(2),
+    )
     return Tokens(np.array([0, 1]), rows).everything()
 
 
@@ -171,7 +197,10 @@ def test_a_saved_model_predicts_and_goes_on_the_same(data, reloaded):
     loaded = reloaded(model)
     for _ in range(2):
         for x in data[0]:
-            assert_array_equal(loaded.predictor_.potentials(x), model.predictor_.potentials(x))
+            assert_array_equal(
+                loaded.predictor_.potentials(x),
+                model.predictor_.potentials(x),
+            )
         model.partial_fit(*data)
         loaded.partial_fit(*data)
 

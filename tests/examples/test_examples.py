@@ -69,7 +69,11 @@ for path in sorted(EXAMPLES.glob("*.py")):
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_outputs_that_cannot_be_written_are_refused_before_work(name, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(sys, "argv", [name, OUTPUTS[name], str(tmp_path / "file" / "folder")])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        [name, OUTPUTS[name], str(tmp_path / "file" / "folder")],
+    )
     monkeypatch.syspath_prepend(EXAMPLES)  # some import others
     monkeypatch.setenv("OMKL_DATA", str(tmp_path))  # work would begin by looking for data
     with pytest.raises((NotADirectoryError, FileExistsError)):
@@ -255,7 +259,11 @@ def test_easymkl_is_the_quadratic_program(made_up):
     assert_allclose(weights, np.mean(expected, axis=0), atol=1e-4)
     # biases differ by digit, outputs otherwise by nothing
     centred = outputs - outputs.mean(axis=0)
-    assert_allclose(centred, np.array(margins).T - np.mean(margins, axis=1), atol=1e-3)
+    assert_allclose(
+        centred,
+        np.array(margins).T - np.mean(margins, axis=1),
+        atol=1e-3,
+    )
 
 
 def test_the_table_tells_views_from_noise(made_up, tmp_path):

@@ -76,7 +76,12 @@ def test_a_lexicon_is_a_feature_of_dicts(tmp_path, reloaded):
     assert_same(model, expected, X, dicts)
     assert_same(reloaded(model), expected, X, dicts)
     assert_same(reloaded(model, training=False), expected, X, dicts)
-    assert_same(pickle.loads(pickle.dumps(model)), expected, X, dicts)
+    assert_same(
+        pickle.loads(pickle.dumps(model)),
+        expected,
+        X,
+        dicts,
+    )
     refitted = reloaded(model).fit(X[:80], y[:80])
     assert_same(refitted, expected, X, dicts)
     assert model.top_features(1, "cluster:4")[0]["feature"].startswith("cluster:4=")
@@ -112,7 +117,11 @@ def test_lexicons_come_with_streams_parts_and_shards():
         rows = slice(low, low + 40)
         classes = classes_of_blocks.get(low)
         partial.partial_fit(X[rows], y[rows], classes=classes).predict([["unseen", X[0][0]]])
-        expected.partial_fit(dicts[rows], y[rows], classes=classes)
+        expected.partial_fit(
+            dicts[rows],
+            y[rows],
+            classes=classes,
+        )
     assert_same(partial, expected, X, dicts)
 
 
@@ -242,5 +251,9 @@ def test_lexicons_from_the_command_line(tmp_path):
     run("train", "annotator", sentences, *options, "--parts", "upos", "feats")
     assert "cluster" in omkl.load(model).kernel_weights_["upos"]
     dicts = str(tmp_path / "t.jsonl")
-    write_sequences(dicts, [([{"w": "a"}, {"w": "b"}], ["A", "B"])], "jsonl")
+    write_sequences(
+        dicts,
+        [([{"w": "a"}, {"w": "b"}], ["A", "B"])],
+        "jsonl",
+    )
     assert main(["train", "labeler", dicts, *options]) == 2

@@ -70,8 +70,18 @@ def test_a_standardizing_kernel_equals_the_kernel_on_scaled_columns(spec, rng):
     expected = as_kernel(spec).fit(scaler.transform(X))(scaler.transform(Y), scaler.transform(X))
     name, _, kernel_settings = spec.partition(":")
     standardizing = as_kernel(f"{name}:standardize=True,{kernel_settings}".rstrip(","))
-    assert_allclose(standardizing.fit(X)(Y, X), expected, rtol=1e-6, atol=1e-9)
-    assert_allclose(Average([standardizing]).fit(X)(Y, X), expected, rtol=1e-6, atol=1e-9)
+    assert_allclose(
+        standardizing.fit(X)(Y, X),
+        expected,
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    assert_allclose(
+        Average([standardizing]).fit(X)(Y, X),
+        expected,
+        rtol=1e-6,
+        atol=1e-9,
+    )
 
 
 def test_sparse_columns_are_not_standardized():

@@ -19,7 +19,11 @@ from omkl.features.words import WordEncoder, Words
 WORD = st.one_of(
     st.sampled_from(["a", "A", "b|a", "|", "<s>", "ß", "Zürich", "x-9"]), st.text(max_size=4)
 )
-SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=6), min_size=1, max_size=6)
+SENTENCES = st.lists(
+    st.lists(WORD, min_size=1, max_size=6),
+    min_size=1,
+    max_size=6,
+)
 
 
 def tagged(rng, n=80, n_stems=300):
@@ -67,9 +71,17 @@ def test_a_vocabulary_that_grew_by_dicts_is_known_to_words():
     vocabulary = Vocabulary()
     words = WordEncoder(vocabulary)
     vocabulary.encode(token_features(["a", "b"]), True)
-    before = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    before = words.encode(
+        Words(["a", "new"]),
+        np.array([0, 2]),
+        False,
+    )
     vocabulary.encode(token_features(["a", "new"]), True)
-    after = words.encode(Words(["a", "new"]), np.array([0, 2]), False)
+    after = words.encode(
+        Words(["a", "new"]),
+        np.array([0, 2]),
+        False,
+    )
     assert_equal_features(after, vocabulary.encode(token_features(["a", "new"]), False))
     assert len(after.ids) > len(before.ids)
 
@@ -118,13 +130,21 @@ def test_words_come_in_streams_and_in_parts(rng):
     classes_of_blocks = {0: ["DET", "NOUN"]}
     for low in range(0, len(X), 20):
         rows = slice(low, low + 20)
-        partial.partial_fit(X[rows], y[rows], classes=classes_of_blocks.get(low))
+        partial.partial_fit(
+            X[rows],
+            y[rows],
+            classes=classes_of_blocks.get(low),
+        )
         assert len(partial.predict([["unseen", "words"]])[0]) == 2
     assert partial.score(X, y) > 0.9
     dicts = omkl.SequenceLabeler(random_state=0)
     for low in range(0, len(X), 20):
         rows = slice(low, low + 20)
-        dicts.partial_fit(as_dicts(X[rows]), y[rows], classes=classes_of_blocks.get(low))
+        dicts.partial_fit(
+            as_dicts(X[rows]),
+            y[rows],
+            classes=classes_of_blocks.get(low),
+        )
     assert dicts.kernel_weights_ == partial.kernel_weights_
 
 
@@ -213,10 +233,18 @@ def test_attributes_of_files_count_as_often_as_they_are_there(rng, tmp_path):
     scores_of_read = omkl.SequenceLabeler(**settings).fit(read, y).decision_function(read)
     for scores, expected_scores in zip(scores_of_read, scores_of_lists):
         assert_allclose(scores, expected_scores, atol=1e-9)
-    write_sequences(tmp_path / "b", [([{"k": {None: 2.0, "v": 1.0}}], ["A"])], "crfsuite")
+    write_sequences(
+        tmp_path / "b",
+        [([{"k": {None: 2.0, "v": 1.0}}], ["A"])],
+        "crfsuite",
+    )
     assert (tmp_path / "b").read_text() == "A\tk:2\tk=v\n\n"
     with pytest.raises(InputError):
-        write_sequences(tmp_path / "c", zip(*read_sequences(tmp_path / "b", "crfsuite")), "jsonl")
+        write_sequences(
+            tmp_path / "c",
+            zip(*read_sequences(tmp_path / "b", "crfsuite")),
+            "jsonl",
+        )
 
 
 def test_attributes_count_as_often_as_they_are_there_and_may_be_none():

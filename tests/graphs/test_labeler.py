@@ -218,7 +218,11 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
     X, y = draw_neighbours()
     model = two_kinds().fit(X, y)
     flipped = [Graph(x.nodes, x.edges[:, ::-1], x.edge_features) for x in X]
-    assert_allclose(two_kinds().fit(flipped, y).predictor_.norms, model.predictor_.norms, rtol=1e-9)
+    assert_allclose(
+        two_kinds().fit(flipped, y).predictor_.norms,
+        model.predictor_.norms,
+        rtol=1e-9,
+    )
     for training in (False, True):
         model.save(tmp_path / "model", training=training)
         for loaded_labels, labels in zip(
@@ -247,7 +251,11 @@ def test_two_kinds_of_pairs_are_saved_explained_and_trained_in_streams(tmp_path)
 def test_new_groups_of_edges_have_the_default_kind():
     X = [
         Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]),
-        Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}]),
+        Graph(
+            ["c", "a"],
+            [(0, 1)],
+            [{"kind": "far", "more": 2.0}],
+        ),
     ]
     model = GraphLabeler(
         random_state=0, edges=omkl.Edges(pairs={"edge:kind": "potts"})
@@ -355,9 +363,17 @@ def test_early_stopping_calibrates():
 def test_features_grow_with_the_data():
     X = [
         Graph(["a", "b"], [(0, 1)], [{"kind": "near"}]),
-        Graph(["c", "a"], [(0, 1)], [{"kind": "far", "more": 2.0}]),
+        Graph(
+            ["c", "a"],
+            [(0, 1)],
+            [{"kind": "far", "more": 2.0}],
+        ),
     ]
-    model = GraphLabeler(random_state=0).partial_fit(X[:1], [["A", "B"]], classes="growing")
+    model = GraphLabeler(random_state=0).partial_fit(
+        X[:1],
+        [["A", "B"]],
+        classes="growing",
+    )
     model.partial_fit(X[1:], [["C", "A"]])
     assert list(model.classes_) == ["A", "B", "C"]
     assert {"edge:kind", "edge:more"} <= set(model.kernel_weights_)
@@ -417,7 +433,10 @@ def test_n_best_labellings(grids):
             scores = [
                 model.structure_.score(potentials, np.array(y)) for y in product(range(3), repeat=3)
             ]
-            assert_allclose([score for _, score in labelings], sorted(scores, reverse=True)[:4])
+            assert_allclose(
+                [score for _, score in labelings],
+                sorted(scores, reverse=True)[:4],
+            )
             assert_array_equal(labelings[0].labels, best)
 
 
@@ -546,7 +565,11 @@ def test_graphs_of_networkx_are_accepted():
     assert model.predict([graph])[0].tolist() == [0, 1, 0, 1]
 
 
-LINE = Graph(np.eye(2), [(0, 1)], np.ones((1, 1)))
+LINE = Graph(
+    np.eye(2),
+    [(0, 1)],
+    np.ones((1, 1)),
+)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,12 @@ class Problem:
 
 def explicit_bank(names, kernels, averaging):
     counts = [kernel.feature_count(D) for kernel in kernels]
-    return ExplicitBank(names, np.repeat(np.arange(len(kernels)), counts), K, averaging)
+    return ExplicitBank(
+        names,
+        np.repeat(np.arange(len(kernels)), counts),
+        K,
+        averaging,
+    )
 
 
 def banks_of(kind, problem, averaging):
@@ -78,8 +83,23 @@ def banks_of(kind, problem, averaging):
         return [explicit_bank(names, kernels, averaging)], problem.tokens(kernels)
     if kind == "mixed":
         tokens = problem.tokens(kernels[:1])
-        dual = CachedKernelBank(names[1:], kernels[1:], views[1:], tokens, K, averaging, np.float64)
-        return [explicit_bank(names[:1], kernels[:1], averaging), dual], tokens
+        dual = CachedKernelBank(
+            names[1:],
+            kernels[1:],
+            views[1:],
+            tokens,
+            K,
+            averaging,
+            np.float64,
+        )
+        return [
+            explicit_bank(
+                names[:1],
+                kernels[:1],
+                averaging,
+            ),
+            dual,
+        ], tokens
     tokens = problem.tokens()
     if kind == "mapped":
         sizes = [kernel.feature_count(D) for kernel in kernels]
@@ -163,7 +183,11 @@ def run(kind, setting, average, check):
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
         naive.loss_value = naive.update(x.low, x.high, y)
-        assert_allclose(trainer.update(x, y).loss, naive.loss_value, atol=1e-8)
+        assert_allclose(
+            trainer.update(x, y).loss,
+            naive.loss_value,
+            atol=1e-8,
+        )
         check(trainer, naive, tokens)
     return trainer, naive
 
@@ -315,7 +339,11 @@ def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(
         naive.shrinks = t % rounds_between_shrinks(t, every, 0.7 * lambda_) == 0
         x = tokens.sequence(s)
         y = problem.gold[x.low : x.high]
-        assert_allclose(trainer.update(x, y).loss, naive.update(x.low, x.high, y), atol=1e-8)
+        assert_allclose(
+            trainer.update(x, y).loss,
+            naive.update(x.low, x.high, y),
+            atol=1e-8,
+        )
         assert_allclose(trainer.group_state.norms, naive.norms, atol=1e-8)
     zeros = np.concatenate([theta.ravel() for theta in naive.theta]) == 0.0
     assert 0.05 < zeros.mean() < 0.95
@@ -323,7 +351,11 @@ def test_coordinates_shrink_by_the_steps_of_all_rounds_since_the_last_time(
     predictor = trainer.predictor()
     assert_allclose(predictor.norms, naive.norms, atol=1e-8)
     potentials = predictor.potentials(tokens.everything())
-    assert_allclose(potentials.unary, naive.potentials(0, tokens.n_tokens).unary, atol=1e-8)
+    assert_allclose(
+        potentials.unary,
+        naive.potentials(0, tokens.n_tokens).unary,
+        atol=1e-8,
+    )
 
 
 def test_single_precision_keeps_norms_to_six_digits():

@@ -21,7 +21,11 @@ def test_directions_and_what_is_carried_add_up_to_the_gradients(least, rng):
     for gradient, direction in zip(gradients, directions):
         jit.carry(gradient, carried, least, direction)
         assert np.abs(carried).max() <= least
-    assert_allclose(directions.sum(axis=0) + carried, gradients.sum(axis=0), atol=1e-12)
+    assert_allclose(
+        directions.sum(axis=0) + carried,
+        gradients.sum(axis=0),
+        atol=1e-12,
+    )
     steps = directions[directions != 0.0]
     assert np.abs(steps).min() >= least
     if least == 0.0:
@@ -73,7 +77,11 @@ def test_models_in_single_precision_are_those_in_double_precision(loss, rng):
     assert models["float32"].kernel_weights_ == pytest.approx(weights, abs=5e-3)
     scores = np.concatenate(models["float64"].decision_function(X))
     scores_32 = np.concatenate(models["float32"].decision_function(X))
-    assert_allclose(scores_32, scores, atol=0.01 * np.abs(scores).max())
+    assert_allclose(
+        scores_32,
+        scores,
+        atol=0.01 * np.abs(scores).max(),
+    )
 
 
 def test_a_resumed_run_has_what_was_carried(rng, tmp_path):

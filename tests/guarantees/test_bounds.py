@@ -30,7 +30,14 @@ def outputs(n, rng):
 
 
 def curve_of(sure, wrong, confidence=0.9):
-    return error_curve(sure, wrong, np.arange(len(sure)), len(sure), confidence, True)
+    return error_curve(
+        sure,
+        wrong,
+        np.arange(len(sure)),
+        len(sure),
+        confidence,
+        True,
+    )
 
 
 def literal_threshold(sure, wrong, error):
@@ -38,7 +45,10 @@ def literal_threshold(sure, wrong, error):
 
     The first is that at which a test can succeed.
     """
-    n_least = max(FIRST * len(sure), np.log(DELTA) / np.log(1.0 - error))
+    n_least = max(
+        FIRST * len(sure),
+        np.log(DELTA) / np.log(1.0 - error),
+    )
     last_passed = np.inf
     for threshold in THRESHOLDS:
         accepted = sure >= threshold
@@ -83,7 +93,11 @@ def test_the_promise_about_outputs_is_broken_in_at_most_a_tenth_of_the_draws(err
     n_broken = 0
     shares = []
     for _ in range(DRAWS):
-        threshold = chosen_threshold(curve_of(*outputs(300, rng)), error, 0.9)
+        threshold = chosen_threshold(
+            curve_of(*outputs(300, rng)),
+            error,
+            0.9,
+        )
         accepted = population >= threshold
         n_broken += accepted.any() and gone_wrong[accepted].mean() > error
         shares.append(accepted.mean())
@@ -145,7 +159,11 @@ def test_curves_of_tokens_are_means_over_sequences():
 )
 def test_means_at_the_bound_are_seldom_taken_for_smaller(draw):
     means = draw(np.random.default_rng(5)).mean(axis=1)
-    p = mean_test(np.full(2000, 60), means, np.full(2000, 0.2))
+    p = mean_test(
+        np.full(2000, 60),
+        means,
+        np.full(2000, 0.2),
+    )
     for level in (0.05, 0.1, 0.3):
         assert np.mean(p <= level) <= binom.ppf(0.999, 2000, level) / 2000
 

@@ -135,7 +135,11 @@ def test_a_graph_is_as_sure_as_a_chain_with_the_same_scores():
 def rows(n, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
-    return X, np.where(X[:, 0] + 0.4 * rng.normal(size=n) > 0, "yes", "no")
+    return X, np.where(
+        X[:, 0] + 0.4 * rng.normal(size=n) > 0,
+        "yes",
+        "no",
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +259,12 @@ def test_a_stream_that_changes_is_covered_and_learned():
             low, high = checked.sets(X[part], miss=0.1).T
             covered += ((low <= y[part]) & (y[part] <= high)).tolist()
             if checked is moving:
-                moving.partial_fit(X[part], y[part], miss=0.1, rate=0.05)
+                moving.partial_fit(
+                    X[part],
+                    y[part],
+                    miss=0.1,
+                    rate=0.05,
+                )
         rates.append(np.mean(covered))
     assert rates[0] < 0.6
     assert rates[1] > 0.8
@@ -301,7 +310,11 @@ def test_answers_of_a_parser_are_its_trees(calibrated_parser, treebanks):
     all_marginals = calibrated_parser.predict_marginals(test)
     for answer, marginals, heads in zip(answers, all_marginals, parsed.trees()):
         arcs = marginals.arcs[heads, np.arange(1, len(heads) + 1)]
-        assert_allclose(answer.tokens, arcs * marginals.relations.max(axis=1), rtol=1e-6)
+        assert_allclose(
+            answer.tokens,
+            arcs * marginals.relations.max(axis=1),
+            rtol=1e-6,
+        )
         assert answer.sure == pytest.approx(answer.tokens.prod())
     wrong = parsed.heads != test.heads
     wrong |= np.array(strings_of(parsed, "deprels")) != strings_of(test, "deprels")
@@ -363,14 +376,22 @@ def test_too_few_examples_are_refused_with_the_number_that_is_needed(labeler):
         checked.accept([["w1"]], error=0.05)
     with pytest.raises(InputError, match="at least 99 calibration examples, got 20"):
         checked.sets([["w1"]], miss=0.01)
-    hopeless = omkl.guarantee(labeler, [["w1"]] * 50, [["O"]] * 50)
+    hopeless = omkl.guarantee(
+        labeler,
+        [["w1"]] * 50,
+        [["O"]] * 50,
+    )
     with pytest.warns(DataWarning, match="No output is accepted"):
         assert not hopeless.accept([["w1"]], error=0.05).any()
 
 
 def test_unknown_labels_count_as_wrong(labeler):
     with pytest.warns(DataWarning, match="does not know"):
-        checked = omkl.guarantee(labeler, [["w1"]] * 30, [["B-NEW"]] * 30)
+        checked = omkl.guarantee(
+            labeler,
+            [["w1"]] * 30,
+            [["B-NEW"]] * 30,
+        )
     assert checked.curve()[-1]["error"] == 1.0
 
 

@@ -98,8 +98,16 @@ def test_orthogonal_frequencies_beat_independent_ones(digits):
 )
 def test_nystrom_with_all_landmarks_is_the_kernel(spec, X):
     exact = as_kernel(spec).fit(X)(X)
-    assert_allclose(Nystrom(spec, len(X)).fit(X)(X), exact, atol=1e-8 * exact.max())
-    assert_allclose(Nystrom(spec, 10 * len(X)).fit(X)(X), exact, atol=1e-8 * exact.max())
+    assert_allclose(
+        Nystrom(spec, len(X)).fit(X)(X),
+        exact,
+        atol=1e-8 * exact.max(),
+    )
+    assert_allclose(
+        Nystrom(spec, 10 * len(X)).fit(X)(X),
+        exact,
+        atol=1e-8 * exact.max(),
+    )
 
 
 @given(n_features=st.integers(1, 40), seed=st.integers(0, 5))
@@ -113,20 +121,34 @@ def test_what_nystrom_leaves_out_is_positive_semidefinite(n_features, seed):
     assert np.trace(fewer) >= 0
 
 
-@pytest.mark.parametrize("spec", SPECS)
+each_spec = pytest.mark.parametrize("spec", SPECS)
+
+
+@each_spec
 def test_features_are_those_of_the_kernel_and_positive_semidefinite(spec, X, rng):
     kernel = as_kernel(spec).fit(X)
     Y = np.abs(rng.normal(size=(7, 6)))
     features = kernel.features(X)
     assert features.shape == (40, kernel.feature_count(6))
-    assert_allclose(features @ kernel.features(Y).T, kernel(X, Y), atol=1e-12)
-    assert_allclose(kernel.diagonal(X), np.diag(kernel(X)), atol=1e-12)
+    assert_allclose(
+        features @ kernel.features(Y).T,
+        kernel(X, Y),
+        atol=1e-12,
+    )
+    assert_allclose(
+        kernel.diagonal(X),
+        np.diag(kernel(X)),
+        atol=1e-12,
+    )
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-12
     if kernel.normalize is not None:
-        assert_allclose(kernel.diagonal(X).mean(), 1 / 40 if kernel.normalize == "trace" else 1.0)
+        assert_allclose(
+            kernel.diagonal(X).mean(),
+            1 / 40 if kernel.normalize == "trace" else 1.0,
+        )
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@each_spec
 def test_the_same_seed_gives_the_same_bits_and_another_one_others(spec, X, rng):
     one = as_kernel(spec).fit(X)
     same = as_kernel(spec).fit(X)
@@ -138,7 +160,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_others(spec, X, rng):
     assert np.abs(one.features(X)[:, :5] - other.features(X)[:, :5]).max() > 1e-6
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@each_spec
 def test_what_is_unpacked_from_a_file_maps_to_the_same_bits(spec, X):
     kernel = as_kernel(spec).fit(X)
     packer = Packer()
@@ -148,7 +170,7 @@ def test_what_is_unpacked_from_a_file_maps_to_the_same_bits(spec, X):
     assert_array_equal(read.features(X), kernel.features(X))
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@each_spec
 def test_names_read_back(spec):
     kernel = as_kernel(spec)
     assert kernel.name == spec
@@ -160,7 +182,11 @@ def test_fourier_features_of_sparse_rows_are_those_of_dense_ones(X, rng):
     for spec in ("gaussian:sigma2=2,features=50", "gaussian:normalize=trace,features=50"):
         dense = as_kernel(spec).fit(X)
         rows = as_kernel(spec).fit(sparse.csr_array(X))
-        assert_allclose(rows.features(sparse.csr_array(X)), dense.features(X), atol=1e-12)
+        assert_allclose(
+            rows.features(sparse.csr_array(X)),
+            dense.features(X),
+            atol=1e-12,
+        )
 
 
 def test_objects_say_what_strings_say(X):
@@ -170,7 +196,11 @@ def test_objects_say_what_strings_say(X):
     )
     assert as_kernel("gaussian:explicit=False,features=50").explicit is False
     mine = Nystrom(Custom(lambda X, Y: np.minimum(X[:, :1], Y[:, :1].T), "min"), 40).fit(X)
-    assert_allclose(mine(X), np.minimum(X[:, :1], X[:, :1].T), atol=1e-8)
+    assert_allclose(
+        mine(X),
+        np.minimum(X[:, :1], X[:, :1].T),
+        atol=1e-8,
+    )
 
 
 def test_a_kernel_with_a_spectrum_of_its_own_has_fourier_features(X):
@@ -217,7 +247,11 @@ def test_parts_of_an_input_sum_to_the_product_of_its_features(spec, X, rng):
     features = np.asarray(kernel.features(X[:3]))
     weights = rng.normal(size=features.shape[1])
     for row, row_features in zip(X[:3], features):
-        assert_allclose(kernel.parts(row[None], weights).sum(), row_features @ weights, atol=1e-9)
+        assert_allclose(
+            kernel.parts(row[None], weights).sum(),
+            row_features @ weights,
+            atol=1e-9,
+        )
     contributions = kernel.parts(X[:1], weights)
     assert len(
         {kernel.part_name(i, "abcdef".__getitem__, 6) for i in range(len(contributions))}
@@ -247,7 +281,11 @@ def test_27_kernels_on_each_variable_and_on_all(rng):
         stack.combine([1.0], [2 * 27]), np.exp(-distances / (2 * 0.1**2)) / 30, atol=1e-12
     )
     cubic = (X @ X.T + 1) ** 3
-    assert_allclose(stack.combine([1.0], [27 * 5 - 1]), cubic / np.trace(cubic), rtol=1e-12)
+    assert_allclose(
+        stack.combine([1.0], [27 * 5 - 1]),
+        cubic / np.trace(cubic),
+        rtol=1e-12,
+    )
 
 
 def test_random_subsets_are_lazy_and_reproducible(rng):
@@ -263,7 +301,11 @@ def test_random_subsets_are_lazy_and_reproducible(rng):
     gram = PackedStack.from_kernels(first[:1], X, np.float64).combine([1.0])
     view = X[:, list(first[0].on)]
     distances = ((view[:, None] - view[None]) ** 2).sum(axis=2)
-    assert_allclose(gram, np.exp(-distances / (2 * widths[0] ** 2)) / 25, rtol=1e-10)
+    assert_allclose(
+        gram,
+        np.exp(-distances / (2 * widths[0] ** 2)) / 25,
+        rtol=1e-10,
+    )
 
 
 def test_one_kernel_a_column_tells_which_matter_in_any_units(rng):

@@ -67,7 +67,11 @@ def definitions(sigma2=2.0, sigma=3.0, h=1.5):
 def test_a_kernel_is_its_definition(kernel, definition, X, Y):
     expected = [[definition(x, y) for y in Y] for x in X]
     assert_allclose(kernel(X, Y), expected, rtol=1e-10, atol=1e-12)
-    assert_allclose(kernel.diagonal(X), np.diag(kernel(X)), rtol=1e-7)
+    assert_allclose(
+        kernel.diagonal(X),
+        np.diag(kernel(X)),
+        rtol=1e-7,
+    )
 
 
 @pytest.mark.parametrize("spec", [spec for spec in KERNELS if not spec.startswith("b1")])
@@ -121,7 +125,10 @@ def test_linear_features_of_sparse_input(X):
 
 def test_widths_come_from_the_data(X):
     distances = pairwise.euclidean_distances(X)[~np.eye(len(X), dtype=bool)]
-    assert_allclose(Gaussian().fit(X).width_, 0.5 * np.median(distances**2))
+    assert_allclose(
+        Gaussian().fit(X).width_,
+        0.5 * np.median(distances**2),
+    )
     fitted = B1Spline(density=0.2).fit(X)
     assert np.mean(fitted(X)[~np.eye(len(X), dtype=bool)] > 0) == pytest.approx(0.2, abs=0.02)
     with pytest.raises(InputError, match="call fit"):
@@ -169,7 +176,12 @@ def test_gram_matrices_and_rows_on_demand_agree(X, dtype, monkeypatch):
     rows = GramRows(kernels, inputs, dtype, budget=len(kernels) * 40 * np.dtype(dtype).itemsize * 7)
     for wanted in ([3, 1], [39], [1, 2, 3, 4, 5], [0, 39, 20], [3, 1]):
         # the square root of a distance near zero magnifies rounding
-        assert_allclose(rows[wanted], stack[:, wanted], rtol=tolerance, atol=max(tolerance, 1e-7))
+        assert_allclose(
+            rows[wanted],
+            stack[:, wanted],
+            rtol=tolerance,
+            atol=max(tolerance, 1e-7),
+        )
         assert rows.nbytes <= 7 * len(kernels) * 40 * np.dtype(dtype).itemsize
 
 
@@ -263,7 +275,10 @@ def test_pairs_of_columns_have_the_product_of_their_kernels():
         assert_allclose(
             pair(X, X[:4]), kernels["column 0"](X, X[:4]) * kernels["column 1"](X, X[:4])
         )
-        assert_allclose(pair.diagonal(pair.view(X)), np.diag(pair(X)))
+        assert_allclose(
+            pair.diagonal(pair.view(X)),
+            np.diag(pair(X)),
+        )
     assert "age x income" in per_column("gaussian", ["age", "income"], pairs=[("age", "income")])
     for wrong in ("ab", (0, 1, 2), (1, 1), 0):
         with pytest.raises(InputError, match="pairs of two different columns"):

@@ -72,7 +72,12 @@ STACKS = {
 @pytest.mark.parametrize("kind", STACKS)
 @pytest.mark.parametrize("which", [None, np.array([3]), np.array([5, 0, 2]), np.arange(0)])
 def test_a_stack_answers_as_plain_matrices_do(kind, which):
-    answers_alike(STACKS[kind](), DenseStack(GRAMS), which, 1e-4 if "single" in kind else 1e-7)
+    answers_alike(
+        STACKS[kind](),
+        DenseStack(GRAMS),
+        which,
+        1e-4 if "single" in kind else 1e-7,
+    )
 
 
 @pytest.mark.parametrize("kind", ["packed", "single precision", "factored", "mixed", "lazy"])
@@ -87,17 +92,30 @@ def test_a_stack_of_some_of_the_samples_answers_as_plain_matrices_do(kind, which
         stack, DenseStack(GRAMS).restricted(first), which, 1e-4 if "single" in kind else 1e-7
     )
     dense = DenseStack(GRAMS[:, first[second][:, None], first[second]])
-    answers_alike(stack.restricted(second), dense, which, 1e-4 if "single" in kind else 1e-7)
+    answers_alike(
+        stack.restricted(second),
+        dense,
+        which,
+        1e-4 if "single" in kind else 1e-7,
+    )
 
 
 @pytest.mark.parametrize("kind", ["packed", "factored", "mixed", "lazy"])
 @pytest.mark.parametrize("which", [None, np.array([5, 0, 2])])
 def test_copies_of_all_samples_are_blocks_on_the_diagonal(kind, which):
     blocks = np.array([np.kron(np.eye(3), gram) for gram in GRAMS])
-    answers_alike(ReplicatedStack(STACKS[kind](), 3), DenseStack(blocks), which, 1e-7)
+    answers_alike(
+        ReplicatedStack(STACKS[kind](), 3),
+        DenseStack(blocks),
+        which,
+        1e-7,
+    )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+each_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+@each_dtype
 def test_products_of_packed_kernels_of_any_size(dtype, rng):
     for n in range(1, 40):
         factors = rng.normal(size=(3, n, n)).astype(dtype).astype(float)
@@ -115,32 +133,59 @@ def answers_alike(stack, dense, which, atol):
     rng = np.random.default_rng(2)
     n = dense.n_samples
     size = 6 if which is None else len(which)
-    alike = partial(assert_allclose, rtol=max(1e-7, 0.1 * atol), atol=atol)
+    alike = partial(
+        assert_allclose,
+        rtol=max(1e-7, 0.1 * atol),
+        atol=atol,
+    )
     assert stack.n_kernels == 6
     assert stack.n_samples == n
     for m in (0, 5):
         gram = dense.combine([1.0], [m])
-        assert_allclose(stack.packed(m), gram[np.tril_indices(n)], atol=atol)
+        assert_allclose(
+            stack.packed(m),
+            gram[np.tril_indices(n)],
+            atol=atol,
+        )
     vector = rng.normal(size=n)
     for _ in range(2):
-        alike(stack.quadratics(vector, which), dense.quadratics(vector, which))
-        alike(stack.products(vector, which), dense.products(vector, which))
+        alike(
+            stack.quadratics(vector, which),
+            dense.quadratics(vector, which),
+        )
+        alike(
+            stack.products(vector, which),
+            dense.products(vector, which),
+        )
     for n_vectors in (packed.SINGLY + 2, 3):
         block = rng.normal(size=(n_vectors, n))
         products = np.array([dense.products(row, which) for row in block])
         quadratics = np.einsum("pmn,pn->m", products, block)
-        alike(stack.block_quadratics(block, which), quadratics, atol=n_vectors * atol)
+        alike(
+            stack.block_quadratics(block, which),
+            quadratics,
+            atol=n_vectors * atol,
+        )
         alike(stack.block_products(block, which), products.swapaxes(0, 1))
         blocks = rng.normal(size=(size, n_vectors, n))
         products = np.array([dense.products(rows, which) for rows in blocks.swapaxes(0, 1)])
         alike(stack.block_products(blocks, which), products.swapaxes(0, 1))
     if stack.n_parts == 1:
         block = rng.normal(size=(size, n))
-        alike(stack.products(block, which), dense.products(block, which))
+        alike(
+            stack.products(block, which),
+            dense.products(block, which),
+        )
         alike(stack.diagonals(which), dense.diagonals(which))
         alike(stack.traces(which), dense.traces(which))
         weights = rng.random(size)
-        sums_alike(stack, weights, which, dense.combine(weights, which), alike)
+        sums_alike(
+            stack,
+            weights,
+            which,
+            dense.combine(weights, which),
+            alike,
+        )
 
 
 def sums_alike(stack, weights, which, combined, alike):
@@ -155,7 +200,10 @@ def sums_alike(stack, weights, which, combined, alike):
     for total in (stack.summed(weights, which), WeightedSum(stack, weights, which)):
         alike(total.products(vector)[0], combined @ vector)
         alike(total.products(vector[None])[0], combined @ vector)
-        alike(total.quadratics(vector)[0], vector @ combined @ vector)
+        alike(
+            total.quadratics(vector)[0],
+            vector @ combined @ vector,
+        )
         alike(total.diagonals()[0], np.diagonal(combined))
         few = np.array([n - 1, 1])
         alike(total.combine([1.0], samples=few), combined[few])
@@ -164,29 +212,57 @@ def sums_alike(stack, weights, which, combined, alike):
 def test_kernels_that_are_not_kept_are_zero():
     in_use = np.array([True, False, True, True, False, True])
     stack = MixedStack([STACKS["packed"]()], in_use=in_use)
-    answers_alike(stack, DenseStack(GRAMS * in_use[:, None, None]), None, 1e-7)
+    answers_alike(
+        stack,
+        DenseStack(GRAMS * in_use[:, None, None]),
+        None,
+        1e-7,
+    )
     nothing = MixedStack([STACKS["packed"]()], in_use=np.zeros(6, dtype=bool)).summed(np.ones(6))
-    assert_array_equal(nothing.products(np.ones(N)), np.zeros((1, N)))
+    assert_array_equal(
+        nothing.products(np.ones(N)),
+        np.zeros((1, N)),
+    )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@each_dtype
 def test_sums_are_in_double_precision(dtype):
     """Only the storage rounds: results are exact for the stored numbers."""
     stack = PackedStack.from_grams(GRAMS, dtype)
     stored = DenseStack(GRAMS.astype(dtype).astype(np.float64))
     vector = np.random.default_rng(3).normal(size=N)
-    assert_allclose(stack.quadratics(vector), stored.quadratics(vector), rtol=1e-12)
-    assert_allclose(stack.products(vector), stored.products(vector), atol=1e-12)
+    assert_allclose(
+        stack.quadratics(vector),
+        stored.quadratics(vector),
+        rtol=1e-12,
+    )
+    assert_allclose(
+        stack.products(vector),
+        stored.products(vector),
+        atol=1e-12,
+    )
 
 
 def test_rows_longer_than_a_block_are_summed_whole():
     points = np.random.default_rng(4).normal(size=(300, 3))
-    stack = PackedStack.from_kernels([Gaussian(1.0), Linear()], points, np.float64)
+    stack = PackedStack.from_kernels(
+        [Gaussian(1.0), Linear()],
+        points,
+        np.float64,
+    )
     vector = np.random.default_rng(5).normal(size=300)
     gram = Gaussian(sigma2=1.0)(points)
     assert stack.length > 32768
-    assert_allclose(stack.quadratics(vector)[0], vector @ gram @ vector, rtol=1e-12)
-    assert_allclose(stack.combine([2.0, 0.0]), 2 * gram, atol=1e-14)
+    assert_allclose(
+        stack.quadratics(vector)[0],
+        vector @ gram @ vector,
+        rtol=1e-12,
+    )
+    assert_allclose(
+        stack.combine([2.0, 0.0]),
+        2 * gram,
+        atol=1e-14,
+    )
 
 
 def test_a_lazy_stack_keeps_within_its_budget():
@@ -216,7 +292,7 @@ def spoiled(value, m, n_kernels):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@each_dtype
 @pytest.mark.parametrize("n_kernels", [6, 300])
 def test_matrices_are_packed_from_any_layout(layout, dtype, n_kernels):
     grams = np.array([GRAMS[m % 6] * (1 + m) for m in range(n_kernels)])
@@ -232,7 +308,10 @@ def test_integers_and_single_precision_are_packed():
         [np.eye(9).tolist()] * 3,
     ):
         made = PackedStack.from_grams(grams)
-        assert_array_equal(made.combine([0, 0, 1]), np.asarray(grams[2], float))
+        assert_array_equal(
+            made.combine([0, 0, 1]),
+            np.asarray(grams[2], float),
+        )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -266,7 +345,11 @@ def test_the_smallest_eigenvalue_decides(n):
     for smallest in (-1.0, -1e-2, -1e-4, -2e-5, -4e-6, 0.0, 1e-6, 1e-3):
         for rank in {1, (n + 1) // 2, n}:
             vectors = np.linalg.qr(generator.normal(size=(n, n)))[0]
-            values = np.where(np.arange(n) < rank, generator.exponential(size=n), 0.0)
+            values = np.where(
+                np.arange(n) < rank,
+                generator.exponential(size=n),
+                0.0,
+            )
             gram = (vectors * values) @ vectors.T
             gram /= np.diagonal(gram).max()
             shift = smallest * np.outer(vectors[:, -1], vectors[:, -1])
@@ -302,7 +385,11 @@ def test_kernels_that_do_not_fit_into_memory_are_refused(monkeypatch):
 @pytest.mark.parametrize("on", ["view", (7,), slice(5, 9)])
 def test_columns_that_are_not_there_are_refused(on):
     with pytest.raises(InputError):
-        packed_kernels([Gaussian(sigma2=1.0, on=on)], X, np.float32)
+        packed_kernels(
+            [Gaussian(sigma2=1.0, on=on)],
+            X,
+            np.float32,
+        )
 
 
 def test_single_precision_rounding_passes_as_semidefinite():

@@ -73,7 +73,10 @@ def test_many_classes_are_one_against_the_rest():
     assert_array_equal(model.coef_[1], second.coef_[0])
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert model.score(X, y) > 0.9
-    assert_allclose(second.predict_proba(X)[:, 1], 1 / (1 + np.exp(-second.decision_function(X))))
+    assert_allclose(
+        second.predict_proba(X)[:, 1],
+        1 / (1 + np.exp(-second.decision_function(X))),
+    )
     assert not hasattr(SparseLogisticRegression(loss="squared-hinge"), "predict_proba")
 
 
@@ -191,7 +194,10 @@ def test_explanations_are_of_inputs_as_they_are_read(diabetes):
     explained = model.explain(frame[5:6])
     days = (frame["day"][5] - pandas.Timestamp(0)).days
     assert_allclose(explained.groups["day"], model.coef_[0] * days)
-    assert_allclose(sum(explained.groups.values()), model.predict(frame[5:6])[0])
+    assert_allclose(
+        sum(explained.groups.values()),
+        model.predict(frame[5:6])[0],
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +238,11 @@ def test_a_path_leaves_a_fitted_model_as_it_was(rng):
     X = rng.normal(size=(40, 6))
     model = SparseLogisticRegression(0.01).fit(X, X[:, 0] > 0)
     before = model.predict(X)
-    model.path(X[:, :3], np.where(X[:, 1] > 0, "yes", "no"), 3)
+    model.path(
+        X[:, :3],
+        np.where(X[:, 1] > 0, "yes", "no"),
+        3,
+    )
     assert_array_equal(model.predict(X), before)
 
 
@@ -379,7 +389,11 @@ def test_models_of_copies_are_those_of_weights(rng, convert):
         weighted = model.fit(convert(X[order]), target[order], sample_weight=weights[order]).coef_
         assert_allclose(weighted, repeated, rtol=1e-6, atol=1e-9)
     records = [
-        GroupLasso().path(convert(X[copies]), y[copies], [0.1, 0.01]),
+        GroupLasso().path(
+            convert(X[copies]),
+            y[copies],
+            [0.1, 0.01],
+        ),
         GroupLasso().path(convert(X), y, [0.1, 0.01], sample_weight=weights),
     ]
     for one, other in zip(*records):
@@ -387,7 +401,11 @@ def test_models_of_copies_are_those_of_weights(rng, convert):
 
 
 def test_rows_of_other_offsets_are_no_copies(rng):
-    X = np.repeat(rng.normal(size=(20, 3)), 2, axis=0)
+    X = np.repeat(
+        rng.normal(size=(20, 3)),
+        2,
+        axis=0,
+    )
     offset = np.tile([0.0, 1.0], 20)
     y = X[:, 0] + np.repeat(rng.normal(size=20), 2)
     ours = GroupLasso(1e-3, tol=1e-10).fit(X, y, offset=offset)
@@ -399,7 +417,10 @@ def test_copies_in_other_folds_stay_there(rng):
     X = rng.normal(size=(30, 4))
     y = X[:, 0] + 0.1 * rng.normal(size=30)
     twice = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
-    model = GroupLassoCV([0.1, 0.01], cv=twice).fit(np.vstack([X, X]), np.concatenate([y, y]))
+    model = GroupLassoCV([0.1, 0.01], cv=twice).fit(
+        np.vstack([X, X]),
+        np.concatenate([y, y]),
+    )
     alone = [GroupLasso(alpha).fit(X, y).score(X, y) for alpha in model.alphas_]
     assert_allclose(model.scores_, [alone, alone], atol=1e-3)
 
@@ -440,7 +461,11 @@ def test_groups_are_scored_as_grid_search_scores_them_on_designs_of_all_kinds(di
     chosen = GroupLassoCV(alphas, **{**settings, "cv": [(np.arange(200), np.arange(200, 300))]})
     assert weighted.scores_.shape == (3, 3)
     # samples of weight 0 are neither learned from nor scored
-    ones = np.where(np.arange(len(y)) < 300, 1.0, 0.0)
+    ones = np.where(
+        np.arange(len(y)) < 300,
+        1.0,
+        0.0,
+    )
     assert_allclose(
         chosen.fit(convert(X), y, ones).coef_,
         GroupLasso(chosen.alpha_, groups=GROUPS, group_weights="sqrt-size", tol=1e-8)

@@ -51,7 +51,11 @@ def test_single_columns_of_several_outputs_are_the_multi_task_lasso(outputs):
     ours = GroupLasso(0.3, tol=1e-9).fit(X, Y)
     theirs = MultiTaskLasso(0.3, tol=1e-10, max_iter=10_000).fit(X, Y)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
-    assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-3)
+    assert_allclose(
+        ours.predict(X),
+        theirs.predict(X),
+        atol=1e-3,
+    )
     assert ours.dual_gap_ <= 1e-9
     elastic = GroupLasso(0.3, regularizer="elastic-net:mu=0.4", tol=1e-9).fit(X, Y)
     theirs = MultiTaskElasticNet(alpha=0.3, l1_ratio=0.6, tol=1e-10, max_iter=10_000).fit(X, Y)
@@ -77,7 +81,11 @@ def test_lq_norms_of_several_outputs_are_solved_by_sparsa(outputs, fit_intercept
     norms = [cp.power(cp.norm(W[groups == k], "fro"), q) for k in range(10)]
     best = cp.Problem(cp.Minimize(objective(W, b, sum(norms)))).solve()
     penalty = sum(np.linalg.norm(model.coef_.T[groups == k]) ** q for k in range(10))
-    assert_allclose(objective(model.coef_.T, model.intercept_, penalty).value, best, rtol=1e-5)
+    assert_allclose(
+        objective(model.coef_.T, model.intercept_, penalty).value,
+        best,
+        rtol=1e-5,
+    )
     assert model.dual_gap_ <= 1e-7
     with pytest.raises(InputError, match="'sparsa' accepts others"):
         GroupLasso(0.3, **settings).fit(X, Y)
@@ -85,7 +93,11 @@ def test_lq_norms_of_several_outputs_are_solved_by_sparsa(outputs, fit_intercept
 
 def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     X, Y = outputs
-    weights = np.where(np.arange(100) < 20, 0.0, np.arange(100) % 3 + 1.0)
+    weights = np.where(
+        np.arange(100) < 20,
+        0.0,
+        np.arange(100) % 3 + 1.0,
+    )
     twice = GroupLasso(0.3, groups=np.arange(30) // 3, tol=1e-9).fit(
         np.repeat(X, weights.astype(int), axis=0), np.repeat(Y, weights.astype(int), axis=0)
     )
@@ -97,7 +109,11 @@ def test_weights_offsets_and_warm_starts_of_several_outputs(outputs, reloaded):
     offset = np.random.default_rng(1).normal(size=Y.shape)
     shifted = GroupLasso(0.3, tol=1e-9).fit(X, Y, offset=offset)
     plain = GroupLasso(0.3, tol=1e-9).fit(X, Y - offset)
-    assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-4)
+    assert_allclose(
+        shifted.predict(X, offset=offset),
+        plain.predict(X) + offset,
+        atol=1e-4,
+    )
     assert_array_equal(reloaded(model).predict(X), model.predict(X))
     with pytest.warns(UserWarning, match="constant"):
         assert_allclose(
@@ -126,7 +142,11 @@ def test_multinomial_probabilities_without_penalty_are_those_of_scikit_learn(iri
     ).fit(X, y)
     theirs = LogisticRegression(C=1 / (0.02 * 150), tol=1e-8, max_iter=1000).fit(X, y)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
-    assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
+    assert_allclose(
+        ours.predict_proba(X),
+        theirs.predict_proba(X),
+        atol=1e-4,
+    )
     assert ours.dual_gap_ <= 1e-10
 
 
@@ -183,7 +203,11 @@ def test_every_kind_of_design_gives_the_same_models(outputs, convert):
         ),
     ):
         reference = clone(model).fit(X, y).coef_
-        assert_allclose(clone(model).fit(convert(X), y).coef_, reference, atol=2e-3)
+        assert_allclose(
+            clone(model).fit(convert(X), y).coef_,
+            reference,
+            atol=2e-3,
+        )
 
 
 X, Y = make_multilabel_classification(120, n_features=9, n_classes=3, random_state=0)
@@ -198,8 +222,16 @@ def test_each_label_has_the_binary_model(reloaded):
     scores = model.decision_function(X)
     for k, labels in enumerate(Y.T):
         alone = SparseLogisticRegression(0.02, groups=GROUPS, tol=1e-6).fit(X, labels)
-        assert_allclose(scores[:, k], alone.decision_function(X), atol=1e-9)
-        assert_allclose(model.predict_proba(X)[:, k], alone.predict_proba(X)[:, 1], atol=1e-9)
+        assert_allclose(
+            scores[:, k],
+            alone.decision_function(X),
+            atol=1e-9,
+        )
+        assert_allclose(
+            model.predict_proba(X)[:, k],
+            alone.predict_proba(X)[:, 1],
+            atol=1e-9,
+        )
         assert_array_equal(model.predict(X)[:, k], alone.predict(X))
     assert model.score(X, Y) == np.mean((model.predict(X) == Y).all(axis=1))
     assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
@@ -234,7 +266,11 @@ def test_cross_validation_is_that_of_grid_search():
     grid = GridSearchCV(SparseLogisticRegression(tol=1e-6), {"alpha": alphas}, cv=cv).fit(X, Y)
     assert chosen.alpha_ == grid.best_params_["alpha"]
     by_value = {record["alpha"]: record["mean_score"] for record in chosen.cv_results_}
-    assert_allclose([by_value[a] for a in alphas], grid.cv_results_["mean_test_score"], atol=0.01)
+    assert_allclose(
+        [by_value[a] for a in alphas],
+        grid.cv_results_["mean_test_score"],
+        atol=0.01,
+    )
     assert_array_equal(chosen.predict(X), grid.predict(X))
 
 
@@ -280,7 +316,11 @@ def test_a_ridge_of_counts_is_that_of_scikit_learn(counts, solver):
     ours = GroupLasso(0.1, loss="poisson", regularizer="ridge", solver=solver, tol=1e-9).fit(X, y)
     theirs = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, y)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
-    assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-3)
+    assert_allclose(
+        ours.predict(X),
+        theirs.predict(X),
+        rtol=1e-3,
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -299,7 +339,11 @@ def test_groups_of_counts_with_exposures_are_those_of_a_convex_solver(counts, in
     assert model.dual_gap_ <= 1e-9
     assert 0 < np.count_nonzero(model.coef_) < 12
     assert_allclose(model.coef_, w.value, atol=1e-4)
-    assert_allclose(model.predict(X, offset=offset), np.exp(z.value), rtol=1e-3)
+    assert_allclose(
+        model.predict(X, offset=offset),
+        np.exp(z.value),
+        rtol=1e-3,
+    )
     assert (
         model.score(X, y, offset=offset)
         == r2_score(y, model.predict(X, offset=offset))
@@ -313,7 +357,11 @@ def test_an_offset_is_a_shift_of_targets(counts, loss):
     shifted = GroupLasso(0.05, loss=loss, tol=1e-8).fit(X, y, offset=offset)
     plain = GroupLasso(0.05, loss=loss, tol=1e-8).fit(X, y - offset)
     assert_allclose(shifted.coef_, plain.coef_, atol=1e-3)
-    assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, atol=1e-2)
+    assert_allclose(
+        shifted.predict(X, offset=offset),
+        plain.predict(X) + offset,
+        atol=1e-2,
+    )
 
 
 def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
@@ -328,9 +376,19 @@ def test_an_offset_of_scores_is_a_column_whose_coefficient_is_known(counts):
     cp.Problem(cp.Minimize(loss + 0.02 * cp.norm1(w))).solve(solver="CLARABEL")
     assert_allclose(ours.coef_[0], w.value, atol=1e-4)
     scores = ours.decision_function(X, offset=known_scores)
-    assert_allclose(scores, X @ w.value + b.value + known_scores, atol=1e-3)
-    assert_array_equal(ours.predict(X, offset=known_scores), np.where(scores > 0, "many", "few"))
-    assert_allclose(ours.predict_proba(X, offset=known_scores)[:, 1], 1 / (1 + np.exp(-scores)))
+    assert_allclose(
+        scores,
+        X @ w.value + b.value + known_scores,
+        atol=1e-3,
+    )
+    assert_array_equal(
+        ours.predict(X, offset=known_scores),
+        np.where(scores > 0, "many", "few"),
+    )
+    assert_allclose(
+        ours.predict_proba(X, offset=known_scores)[:, 1],
+        1 / (1 + np.exp(-scores)),
+    )
     assert ours.score(X, labels, offset=known_scores) == np.mean(
         ours.predict(X, offset=known_scores) == labels
     )
@@ -367,7 +425,12 @@ def test_a_path_and_cross_validation_know_the_offset(counts):
     chosen = GroupLassoCV(
         5, loss="poisson", groups=OF_TWELVE, cv=3, scoring="neg_mean_poisson_deviance"
     )
-    chosen.fit(X, y, offset=offset, sample_weight=np.where(np.arange(120) < 10, 0.0, 1.0))
+    chosen.fit(
+        X,
+        y,
+        offset=offset,
+        sample_weight=np.where(np.arange(120) < 10, 0.0, 1.0),
+    )
     refit = GroupLasso(chosen.alpha_, loss="poisson", groups=OF_TWELVE).fit(
         X[10:], y[10:], offset=offset[10:]
     )
@@ -435,14 +498,21 @@ def test_groups_of_weight_zero_stay_whatever_alpha_is(diabetes, reloaded):
     path = GroupLasso(groups=OF_TEN, group_weights=weights, tol=1e-8).path(X, y, 4)
     first = LinearRegression().fit(X[:, [2, 3]], y)
     assert path[0]["active"] == 0
-    assert_allclose(path[0]["coef"][[2, 3]], first.coef_, rtol=1e-6)
+    assert_allclose(
+        path[0]["coef"][[2, 3]],
+        first.coef_,
+        rtol=1e-6,
+    )
     assert_allclose(path[0]["intercept"], first.intercept_)
     model = GroupLasso(
         path[2]["alpha"], groups=OF_TEN, group_weights=weights, tol=1e-8, warm_start=True
     ).fit(X, y)
     assert_allclose(model.coef_, path[2]["coef"], atol=1e-2)
     assert model.fit(X, y).history_[0]["gap"] <= 1e-7
-    assert_allclose(reloaded(model).predict(X), X @ model.coef_ + model.intercept_)
+    assert_allclose(
+        reloaded(model).predict(X),
+        X @ model.coef_ + model.intercept_,
+    )
     labels = SparseLogisticRegression(0.05, groups=OF_TEN, group_weights=weights).fit(X, y > 150)
     assert np.count_nonzero(labels.coef_[0, [2, 3]]) == 2
 
@@ -479,7 +549,11 @@ def test_groups_of_weight_zero_that_separate_the_classes_are_refused(settings, m
     )
     with pytest.raises(InputError, match="weight 0 separate the classes"):
         model.fit(rows, y)
-    flipped = np.where(np.arange(60) < 6, (y + 1) % (y.max() + 1), y)
+    flipped = np.where(
+        np.arange(60) < 6,
+        (y + 1) % (y.max() + 1),
+        y,
+    )
     assert 0.0 <= model.fit(rows, flipped).dual_gap_ <= 1e-3
 
 

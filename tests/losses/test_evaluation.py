@@ -42,7 +42,10 @@ def structure_and_example(kind, rng):
         return Multiclass(N_LABELS, costs), scores, int(rng.integers(N_LABELS))
     structure = Chain(N_LABELS, costs, linked=kind == "chain")
     unary, pairwise = structure.zeros(int(rng.integers(1, 6)))
-    potentials = ChainPotentials(rng.normal(size=unary.shape), rng.normal(size=pairwise.shape))
+    potentials = ChainPotentials(
+        rng.normal(size=unary.shape),
+        rng.normal(size=pairwise.shape),
+    )
     return structure, potentials, rng.integers(-1, N_LABELS, size=len(unary))
 
 
@@ -79,8 +82,18 @@ def test_compiled_losses_of_numbers_are_the_losses(loss, y, z):
 def test_compiled_losses_of_classes_are_the_losses(loss, y, z):
     function, parameters = loss.compiled
     value, slope = function(y, z, parameters)
-    assert_allclose(value, loss.value(np.array([y]), np.array([z]))[0], rtol=1e-12, atol=1e-300)
-    assert_allclose(slope, loss.gradient(np.array([y]), np.array([z]))[0], rtol=1e-12, atol=1e-300)
+    assert_allclose(
+        value,
+        loss.value(np.array([y]), np.array([z]))[0],
+        rtol=1e-12,
+        atol=1e-300,
+    )
+    assert_allclose(
+        slope,
+        loss.gradient(np.array([y]), np.array([z]))[0],
+        rtol=1e-12,
+        atol=1e-300,
+    )
 
 
 @pytest.mark.parametrize("loss", [*OF_NUMBERS, *OF_CLASSES], ids=repr)

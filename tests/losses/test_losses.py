@@ -55,7 +55,10 @@ seeds = st.integers(0, 10**6)
 
 def example(seed):
     rng = np.random.default_rng(seed)
-    potentials = ChainPotentials(rng.normal(size=(N, K)), rng.normal(size=(1, K, K)))
+    potentials = ChainPotentials(
+        rng.normal(size=(N, K)),
+        rng.normal(size=(1, K, K)),
+    )
     return potentials, rng.integers(0, K, size=N)
 
 
@@ -72,7 +75,11 @@ def by_enumeration(loss, chain, potentials, gold):
 def test_value_by_enumeration(loss, seed):
     potentials, gold = example(seed)
     value, _ = loss.value_and_gradient(Chain(K), potentials, gold)
-    assert_allclose(value, by_enumeration(loss, Chain(K), potentials, gold), atol=1e-9)
+    assert_allclose(
+        value,
+        by_enumeration(loss, Chain(K), potentials, gold),
+        atol=1e-9,
+    )
 
 
 @every_loss
@@ -90,7 +97,11 @@ def test_gradient_by_finite_differences(loss, seed):
                 moved[part][index] += sign * h
                 shifted.append(loss.value_and_gradient(chain, moved, gold)[0])
             slope = (shifted[0] - shifted[1]) / (2 * h)
-            assert_allclose(0.0 if gradient is None else gradient[part][index], slope, atol=1e-5)
+            assert_allclose(
+                0.0 if gradient is None else gradient[part][index],
+                slope,
+                atol=1e-5,
+            )
 
 
 @every_loss
@@ -175,7 +186,11 @@ def test_a_perceptron_sees_violations_that_cost_nothing():
     separated.
     """
     structure = Multiclass(3, costs=[[0, 0, 1], [0, 0, 1], [1, 1, 0]])
-    value, gradient = Perceptron().value_and_gradient(structure, np.array([0.0, 5.0, 1.0]), 0)
+    value, gradient = Perceptron().value_and_gradient(
+        structure,
+        np.array([0.0, 5.0, 1.0]),
+        0,
+    )
     assert value == 5.0
     assert_allclose(gradient.unary, [[-1.0, 1.0, 0.0]])
     chain = Chain(2, costs=np.zeros((2, 2)))
@@ -226,7 +241,11 @@ def test_conjugate_is_the_supremum(loss, number, share):
         method="bounded",
         options={"xatol": 1e-10},
     )
-    assert_allclose(loss.conjugate(y, rho)[0], -best.fun, atol=1e-6)
+    assert_allclose(
+        loss.conjugate(y, rho)[0],
+        -best.fun,
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,7 +300,10 @@ def test_value_and_gradient_agree_with_the_batch_methods(loss, y, z):
 def test_poisson_is_half_the_deviance_and_takes_counts_only():
     y = np.array([0.0, 2.0, 7.5])
     z = np.array([-1.0, 0.5, 2.0])
-    assert_allclose(Poisson().value(y, z).mean(), 0.5 * mean_poisson_deviance(y, np.exp(z)))
+    assert_allclose(
+        Poisson().value(y, z).mean(),
+        0.5 * mean_poisson_deviance(y, np.exp(z)),
+    )
     assert Poisson().value(np.array([1.0]), np.array([1e4]))[0] == np.inf
     with pytest.raises(InputError, match="row 1"):
         Poisson().check_targets(np.array([1.0, -2.0]))

@@ -24,10 +24,26 @@ def test_a_linear_kernel_is_the_poisson_regression_of_scikit_learn():
     model = omkl.MKLRegressor(
         [Linear(normalize=None)], C=0.2, regularizer="uniform", tol=1e-8, **POISSON
     )
-    model.fit(X[TRAIN], COUNTS[TRAIN], weights)
-    other = PoissonRegressor(alpha=1.0 / (0.2 * weights.sum()), tol=1e-10, max_iter=1000)
-    other.fit(X[TRAIN], COUNTS[TRAIN], weights)
-    assert_allclose(model.predict(X[TEST]), other.predict(X[TEST]), rtol=1e-3)
+    model.fit(
+        X[TRAIN],
+        COUNTS[TRAIN],
+        weights,
+    )
+    other = PoissonRegressor(
+        alpha=1.0 / (0.2 * weights.sum()),
+        tol=1e-10,
+        max_iter=1000,
+    )
+    other.fit(
+        X[TRAIN],
+        COUNTS[TRAIN],
+        weights,
+    )
+    assert_allclose(
+        model.predict(X[TEST]),
+        other.predict(X[TEST]),
+        rtol=1e-3,
+    )
     assert model.explain(X[0]).margin == pytest.approx(np.log(model.predict(X[:1])[0]))
 
 
@@ -53,7 +69,11 @@ def test_curves_of_counts_are_found_without_being_told_anything(form, tmp_path):
 def test_a_copied_row_has_twice_the_weight_and_outputs_share_kernels():
     columns = np.column_stack([COUNTS, rng.poisson(2.0 * MEANS)])[TRAIN]
     model = omkl.MKLRegressor(per_column("gaussian", X), **POISSON).fit(X[TRAIN], columns)
-    assert_allclose(model.predict(X[TRAIN]).mean(axis=0), columns.mean(axis=0), rtol=0.02)
+    assert_allclose(
+        model.predict(X[TRAIN]).mean(axis=0),
+        columns.mean(axis=0),
+        rtol=0.02,
+    )
     twice = omkl.MKLRegressor(["gaussian:sigma2=1"], C=0.1, regularizer="mkl", tol=1e-7, **POISSON)
     once = twice.fit(X[TRAIN], COUNTS[TRAIN], np.full(200, 2.0)).predict(X[TEST])
     again = twice.fit(np.tile(X[TRAIN], (2, 1)), np.tile(COUNTS[TRAIN], 2)).predict(X[TEST])

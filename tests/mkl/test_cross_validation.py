@@ -18,6 +18,7 @@ from omkl import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from omkl.exceptions import InputError
 from omkl.kernels import Gaussian, per_column
 
+from ..cases import slow
 from .test_mkl import WEIGHT_CHECKS
 
 KERNELS = {
@@ -63,8 +64,17 @@ def searched(estimator, X, y, **options):
     return search, np.array([search.cv_results_[f"split{k}_test_score"] for k in range(n_folds)])
 
 
-@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", "roc_auc"])
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize(
+    ("scoring", "n_jobs"),
+    [
+        ("accuracy", None),
+        ("neg_log_loss", 2),
+        slow("roc_auc", None),
+        slow("accuracy", 2),
+        slow("neg_log_loss", None),
+        slow("roc_auc", 2),
+    ],
+)
 def test_two_classes_are_scored_as_grid_search_scores_them(cancer, scoring, n_jobs):
     X, y = cancer
     search, scores = searched(MKLClassifier(KERNELS, tol=1e-7), X, y, scoring=scoring, cv=4)
@@ -88,7 +98,12 @@ def test_several_classes_are_scored_as_grid_search_scores_them(settings, cv):
     """Iris is sorted by class: plain folds train on two of three, one against the other."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    search, scores = searched(MKLClassifier(KERNELS, tol=1e-6, **settings), X, names, cv=cv)
+    search, scores = searched(
+        MKLClassifier(KERNELS, tol=1e-6, **settings),
+        X,
+        names,
+        cv=cv,
+    )
     model = MKLClassifierCV(KERNELS, Cs=CS, tol=1e-6, cv=cv, scoring="accuracy", **settings).fit(
         X, names
     )
@@ -230,7 +245,11 @@ def test_groups_stay_together(cancer):
     search = GridSearchCV(MKLClassifier(KERNELS, tol=1e-6), {"C": CS}, cv=GroupKFold(3)).fit(
         X, y, groups=groups
     )
-    assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=1e-12)
+    assert_allclose(
+        model.scores_.mean(axis=0),
+        search.cv_results_["mean_test_score"],
+        atol=1e-12,
+    )
     with pytest.raises(ValueError, match="inconsistent"):
         MKLClassifierCV(KERNELS, cv=GroupKFold(3)).fit(X, y, groups=groups[:-1])
 

@@ -31,6 +31,7 @@ from omkl.losses import Logistic
 from omkl.mkl.kernel_sources import precision
 from omkl.regularizers import L21
 
+from ..cases import slow
 from ..stacks import DenseStack
 
 
@@ -61,10 +62,18 @@ WEIGHT_CHECKS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [MKLClassifier(), MKLRegressor(), MKLClassifier(loss="hinge", multiclass="ovr")],
-    expected_failed_checks=lambda _: WEIGHT_CHECKS,
+    [MKLClassifier(), MKLRegressor()], expected_failed_checks=lambda _: WEIGHT_CHECKS
 )
 def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [MKLClassifier(loss="hinge", multiclass="ovr")],
+    expected_failed_checks=lambda _: WEIGHT_CHECKS,
+)
+def test_scikit_learn_conventions_of_a_model_for_each_class(estimator, check):
     check(estimator)
 
 
@@ -85,7 +94,11 @@ def test_one_kernel_is_a_support_vector_machine(cancer, solver):
         tol=1e-6,
         dtype="float64",
     )
-    assert_allclose(model.fit(X, y).decision_function(X), svm.decision_function(X), atol=5e-3)
+    assert_allclose(
+        model.fit(X, y).decision_function(X),
+        svm.decision_function(X),
+        atol=5e-3,
+    )
     assert model.dual_gap_ <= 1e-6
 
 
@@ -117,7 +130,11 @@ def test_a_path_leaves_a_fitted_model_as_it_was(cancer):
     X, y = cancer
     model = MKLClassifier(KERNELS).fit(X, y)
     before = model.predict(X)
-    model.path(X[:, :10], np.where(y == 1, "yes", "no"), C=3)
+    model.path(
+        X[:, :10],
+        np.where(y == 1, "yes", "no"),
+        C=3,
+    )
     assert_array_equal(model.predict(X), before)
 
 
@@ -223,7 +240,11 @@ def test_scikit_learn_selects_columns_that_are_used(rng):
         True,
     ]
     model = MKLClassifier(per_column("gaussian", X), weighting="norms", tol=1e-4).fit(X, y)
-    assert_allclose(model.feature_importances_, list(model.kernel_weights_.values()), atol=1e-6)
+    assert_allclose(
+        model.feature_importances_,
+        list(model.kernel_weights_.values()),
+        atol=1e-6,
+    )
     assert not hasattr(MKLClassifier("precomputed").fit(X @ X.T, y), "feature_importances_")
 
 
@@ -233,8 +254,15 @@ def test_weights_on_their_own_scale_are_those_of_citi(cancer):
         KERNELS, loss="hinge", regularizer="elastic-net-weights:eta=0.6", solver="gmkl"
     ).fit(X, y)
     theta = np.array(list(model.unscaled_kernel_weights_.values()))
-    assert_allclose(0.6 * theta.sum() + 0.4 * theta @ theta, 1.0, rtol=1e-6)
-    assert_allclose(theta / theta.sum(), list(model.kernel_weights_.values()))
+    assert_allclose(
+        0.6 * theta.sum() + 0.4 * theta @ theta,
+        1.0,
+        rtol=1e-6,
+    )
+    assert_allclose(
+        theta / theta.sum(),
+        list(model.kernel_weights_.values()),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +274,7 @@ def few_positives():
     return X[:600], y[:600], X[600:], y[600:]
 
 
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("loss", [slow("hinge"), "logistic"])
 def test_the_few_are_found_at_default_kernels_and_C(loss):
     """The default kernels are not so narrow that they memorize samples."""
     svm = []
@@ -381,7 +409,11 @@ def test_arrays_of_matrices_are_taken_with_the_kernels_first_or_last(cancer, for
     grams = grams_of(X[train], X[train])
     rows = grams_of(X[train], X[test])
     weights = np.arange(80) % 3 if weighted else None
-    expected = MKLClassifier("precomputed").fit(dict(zip("abcdefg", grams)), y[train], weights)
+    expected = MKLClassifier("precomputed").fit(
+        dict(zip("abcdefg", grams)),
+        y[train],
+        weights,
+    )
     training_grams, test_grams = (
         form(each if form is list else np.stack(each, axis=axis)) for each in (grams, rows)
     )
@@ -402,7 +434,12 @@ def test_cross_validation_cuts_precomputed_kernels(cancer, form):
     scores = cross_val_score(MKLClassifier("precomputed", tol=1e-6), container, y, cv=3)
     assert_allclose(
         scores,
-        cross_val_score(MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6), X, y, cv=3),
+        cross_val_score(
+            MKLClassifier([Gaussian(5.0), Gaussian(30.0)], tol=1e-6),
+            X,
+            y,
+            cv=3,
+        ),
     )
 
 
@@ -622,7 +659,11 @@ def test_an_exact_map_trains_as_the_kernel_does(digits, method, loss):
         "b": "laplacian:sigma=9,features=60,map=nystrom",
     }
     explicit = OnlineMKLClassifier(maps, **settings).fit(X, y)
-    assert_allclose(explicit.decision_function(X), dual.decision_function(X), atol=1e-6)
+    assert_allclose(
+        explicit.decision_function(X),
+        dual.decision_function(X),
+        atol=1e-6,
+    )
     assert explicit.kernel_weights_ == pytest.approx(dual.kernel_weights_, abs=1e-7)
     assert [r["loss"] for r in explicit.history_] == pytest.approx(
         [r["loss"] for r in dual.history_], abs=1e-7
@@ -708,8 +749,18 @@ def test_predictions_on_training_samples_are_the_solvers_own(more_cancer, dtype)
     grams = as_grams(LOW_RANK, X)
     expected = np.einsum("mij,mj->i", grams, model.dual_coef_) + model.intercept_
     assert_allclose(model.decision_function(X), expected, atol=1e-9)
-    problem = Problem(DenseStack(grams), np.where(y == 1, 1.0, -1.0), Logistic(), L21(), 3.0)
-    expansion = Expansion(np.arange(len(grams)), model.dual_coef_, model.intercept_[0])
+    problem = Problem(
+        DenseStack(grams),
+        np.where(y == 1, 1.0, -1.0),
+        Logistic(),
+        L21(),
+        3.0,
+    )
+    expansion = Expansion(
+        np.arange(len(grams)),
+        model.dual_coef_,
+        model.intercept_[0],
+    )
     certificate = certify(problem, expansion, model.dual_variables_[0])
     assert_allclose(model.decision_function(X), certificate.outputs, atol=1e-9)
     assert certificate.gap == pytest.approx(

@@ -59,7 +59,11 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def test_it_does_not_depend_on_how_zeros_and_indices_are_held(rng):
-    X = np.where(rng.random((60, 4)) < 0.5, 0.0, rng.normal(size=(60, 4)))
+    X = np.where(
+        rng.random((60, 4)) < 0.5,
+        0.0,
+        rng.normal(size=(60, 4)),
+    )
     y = (X[:, 0] > X[:, 1]).astype(int)
     plain = sparse.csr_array(X)
     wide = plain.copy()
@@ -109,7 +113,10 @@ def test_probabilities_are_those_of_the_crf_loss():
     assert_allclose(classifier.predict_proba(X).sum(axis=1), 1.0)
     binary = omkl.OnlineMKLClassifier("linear", loss="crf", random_state=0).fit(X, y > 0)
     z = binary.decision_function(X)
-    assert_allclose(binary.predict_proba(X)[:, 1], 1 / (1 + np.exp(-z)))
+    assert_allclose(
+        binary.predict_proba(X)[:, 1],
+        1 / (1 + np.exp(-z)),
+    )
     assert not hasattr(omkl.OnlineMKLClassifier(loss="hinge"), "predict_proba")
 
 
@@ -190,7 +197,11 @@ def test_a_fit_on_arrays_is_a_stream_of_its_examples(iris):
     passes = omkl.Passes(n_examples=len(y))
     streamed = omkl.OnlineMKLClassifier(KERNELS, epochs=passes, **options)
     for low in range(0, len(y), 20):
-        streamed.partial_fit(X[low : low + 20], y[low : low + 20], classes=[0, 1, 2])
+        streamed.partial_fit(
+            X[low : low + 20],
+            y[low : low + 20],
+            classes=[0, 1, 2],
+        )
     for model in (fitted, streamed):
         bank = budgeted_bank(model)
         assert bank.names == ["dual", "gaussian", "b1"]
@@ -216,7 +227,11 @@ def test_memory_is_constant_on_a_stream():
     model = omkl.OnlineMKLClassifier(["linear", "gaussian", "laplacian"], budget=50)
     usage = []
     for low in range(0, 1500, 100):
-        model.partial_fit(X[low : low + 100], y[low : low + 100], classes=np.arange(10))
+        model.partial_fit(
+            X[low : low + 100],
+            y[low : low + 100],
+            classes=np.arange(10),
+        )
         usage.append(model.memory_usage())
     assert budgeted_bank(model).n_support == 50
     assert len({one["training"] for one in usage}) == 1
@@ -271,13 +286,20 @@ def test_with_one_kernel_and_a_ridge_it_is_kernel_ridge_regression(diabetes, cac
     def objective(predicted, square_norm):
         return 0.5 * np.sum((y - predicted) ** 2) + square_norm / (2 * C)
 
-    optimum = objective(exact.predict(kernel(X)), exact.dual_coef_ @ kernel(X) @ exact.dual_coef_)
+    optimum = objective(
+        exact.predict(kernel(X)),
+        exact.dual_coef_ @ kernel(X) @ exact.dual_coef_,
+    )
     reached = objective(
         model.predict(X), sum(norm**2 for norm in values_of(model.history_[-1], "norm").values())
     )
     assert optimum <= reached * (1 + 1e-9)
     assert reached < 1.001 * optimum
-    assert_allclose(model.predict(X), exact.predict(kernel(X)), atol=0.05 * y.std())
+    assert_allclose(
+        model.predict(X),
+        exact.predict(kernel(X)),
+        atol=0.05 * y.std(),
+    )
 
 
 @pytest.mark.parametrize(("loss", "C"), list(zip(LOSSES, (1.0, 1.0, 30.0))))
@@ -308,7 +330,10 @@ def test_targets_may_have_any_unit(diabetes, regularizer):
         for unit in (1.0, 2.0**20, 2.0**-20)
     ]
     for model, unit in zip(models[1:], (2.0**20, 2.0**-20)):
-        assert_array_equal(model.predict(X) / unit, models[0].predict(X))
+        assert_array_equal(
+            model.predict(X) / unit,
+            models[0].predict(X),
+        )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -318,7 +343,11 @@ def test_targets_may_be_far_from_zero(diabetes, loss):
         omkl.OnlineMKLRegressor(loss=loss, epochs=3, random_state=0).fit(X, y + s)
         for s in (0.0, 2.0**20)
     )
-    assert_allclose(far.predict(X) - 2.0**20, near.predict(X), atol=1e-6)
+    assert_allclose(
+        far.predict(X) - 2.0**20,
+        near.predict(X),
+        atol=1e-6,
+    )
     assert near.level_ == np.sort(y)[(len(y) - 1) // 2]
 
 
@@ -330,7 +359,10 @@ def test_a_stream_is_the_same_however_it_is_cut_into_calls(diabetes, loss):
         model = omkl.OnlineMKLRegressor(["linear", "gaussian:sigma2=10"], loss=loss, random_state=0)
         model.partial_fit(X[:42], y[:42])
         for first in range(42, 242, size):
-            model.partial_fit(X[first : first + size], y[first : first + size])
+            model.partial_fit(
+                X[first : first + size],
+                y[first : first + size],
+            )
         models.append(model)
     assert_array_equal(models[0].predict(X), models[1].predict(X))
 
@@ -354,7 +386,11 @@ def test_sparse_input_and_dicts_are_dense_input():
     settings = {"epochs": omkl.Passes(2, shuffle=False)}
     dense = omkl.OnlineMKLRegressor("linear", **settings).fit(X, y)
     thin = omkl.OnlineMKLRegressor("linear", **settings).fit(sparse.csr_matrix(X), y)
-    assert_allclose(dense.predict(X), thin.predict(sparse.csr_array(X)), rtol=1e-12)
+    assert_allclose(
+        dense.predict(X),
+        thin.predict(sparse.csr_array(X)),
+        rtol=1e-12,
+    )
     rows = [{"x": row} for row in X]
     assert_array_equal(
         omkl.OnlineMKLRegressor("linear:on=x", **settings).fit(rows, y).predict(rows),
@@ -417,7 +453,11 @@ def test_outputs_with_one_kernel_are_kernel_ridge_regression(measured):
     model = MKLRegressor(
         [Gaussian(4.0)], C=2.0, regularizer="uniform", fit_intercept=False, tol=1e-9
     ).fit(X, y)
-    assert_allclose(model.predict(X), ridge.predict(X), atol=1e-4)
+    assert_allclose(
+        model.predict(X),
+        ridge.predict(X),
+        atol=1e-4,
+    )
     assert model.dual_coef_.shape == (3, 1, len(X))
     assert model.intercept_.shape == (3,)
 
@@ -460,7 +500,11 @@ def test_one_label_after_the_other_has_the_models_of_each(labelled):
     X, y = labelled
     model = MKLClassifier(THREE, multiclass="ovr").fit(X, y)
     each = [MKLClassifier(THREE).fit(X, column).decision_function(X) for column in y.T]
-    assert_allclose(model.decision_function(X), np.column_stack(each), rtol=1e-9)
+    assert_allclose(
+        model.decision_function(X),
+        np.column_stack(each),
+        rtol=1e-9,
+    )
 
 
 def test_labels_of_all_or_none_are_predicted_so(labelled, reloaded):
@@ -470,7 +514,10 @@ def test_labels_of_all_or_none_are_predicted_so(labelled, reloaded):
         model = MKLClassifier(THREE).fit(X, y)
     assert model.constant_labels_ == {0: False, 4: True}
     assert_array_equal(model.predict(X)[:, [0, 4]], y[:, [0, 4]])
-    assert_array_equal(model.predict(X)[:, 1:4], MKLClassifier(THREE).fit(X, y[:, 1:4]).predict(X))
+    assert_array_equal(
+        model.predict(X)[:, 1:4],
+        MKLClassifier(THREE).fit(X, y[:, 1:4]).predict(X),
+    )
     assert_array_equal(reloaded(model).predict_proba(X), model.predict_proba(X))
 
 
@@ -484,7 +531,11 @@ def test_cross_validation_is_that_of_grid_search(labelled, measured, kind):
     grid = GridSearchCV(single(THREE, tol=1e-7), {"C": Cs}, cv=3).fit(X, y)
     scoring = "accuracy" if kind == "labels" else "r2"
     model = search(THREE, Cs=Cs, cv=3, scoring=scoring, tol=1e-7).fit(X, y)
-    assert_allclose(model.scores_.mean(axis=0), grid.cv_results_["mean_test_score"], atol=1e-4)
+    assert_allclose(
+        model.scores_.mean(axis=0),
+        grid.cv_results_["mean_test_score"],
+        atol=1e-4,
+    )
     assert grid.best_params_["C"] == model.C_
     assert_array_equal(model.predict(X), grid.predict(X))
 
@@ -502,7 +553,11 @@ def test_paths_take_several_outputs(labelled, measured):
         (MKLRegressor(THREE, C=1.0), measured),
     ):
         record = estimator.path(X, y, [0.1, 1.0])[1]
-        assert_allclose(record["model"].predict(X), estimator.fit(X, y).predict(X), atol=0.1)
+        assert_allclose(
+            record["model"].predict(X),
+            estimator.fit(X, y).predict(X),
+            atol=0.1,
+        )
 
 
 @pytest.mark.parametrize(

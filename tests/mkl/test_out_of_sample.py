@@ -58,8 +58,16 @@ def test_the_model_is_that_of_the_kernels_that_are_left(data):
     model = out_of_sample(MKLRegressor, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
     helpful = {name: KERNELS[name] for name in KERNELS if name not in model.left_out_}
     alone = MKLRegressor(helpful, regularizer="mkl", C=5.0, tol=1e-6).fit(X, y)
-    assert_allclose(model.predict(X), alone.predict(X), atol=1e-3)
-    assert_allclose(model.history_[-1]["primal"], alone.history_[-1]["primal"], rtol=1e-5)
+    assert_allclose(
+        model.predict(X),
+        alone.predict(X),
+        atol=1e-3,
+    )
+    assert_allclose(
+        model.history_[-1]["primal"],
+        alone.history_[-1]["primal"],
+        rtol=1e-5,
+    )
 
 
 def test_a_fold_chooses_by_its_training_part_alone(data, monkeypatch):
@@ -152,7 +160,11 @@ def test_a_cluster_chooses_as_one_machine_does(data):
     ) as client:
         there = out_of_sample(MKLRegressor, C=10.0).fit(X, y, client=client)
     assert there.left_out_ == here.left_out_
-    assert_allclose(there.predict(X), here.predict(X), atol=0.02)
+    assert_allclose(
+        there.predict(X),
+        here.predict(X),
+        atol=0.02,
+    )
 
 
 def test_inspect_tells_how_many_are_left_out(data, tmp_path, capsys):

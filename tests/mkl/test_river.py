@@ -10,6 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import omkl
 from omkl.exceptions import InputError
 
+from ..cases import slow
+
 river = pytest.importorskip("river")
 
 from river import checks, datasets, evaluate, metrics, preprocessing  # noqa: E402
@@ -29,7 +31,11 @@ def named_checks():
         counts = {}
         for check in checks.yield_checks(make()):
             counts[check.__name__] = counts.get(check.__name__, 0) + 1
-            yield pytest.param(name, check, id=f"{name}-{check.__name__}-{counts[check.__name__]}")
+            yield pytest.param(
+                name,
+                check,
+                id=f"{name}-{check.__name__}-{counts[check.__name__]}",
+            )
 
 
 @pytest.mark.slow
@@ -55,13 +61,20 @@ def test_it_learns_and_predicts_as_its_estimator_does(rng):
     plain = omkl.OnlineMKLClassifier(**parameters)
     for x, y in rows(rng):
         model.learn_one(x, y)
-        plain.partial_fit([x], [y], **({} if hasattr(plain, "model_") else {"classes": "growing"}))
+        plain.partial_fit(
+            [x],
+            [y],
+            **({} if hasattr(plain, "model_") else {"classes": "growing"}),
+        )
         assert model.predict_one(x) == plain.predict([x])[0]
         probabilities = plain.predict_proba([x])[0]
         assert model.predict_proba_one(x) == dict(
             zip(plain.classes_.tolist(), probabilities.tolist())
         )
-    assert_array_equal(model.estimator_.decision_function([x]), plain.decision_function([x]))
+    assert_array_equal(
+        model.estimator_.decision_function([x]),
+        plain.decision_function([x]),
+    )
 
 
 def test_weights_count_as_sample_weights_do(rng):
@@ -81,7 +94,11 @@ def test_it_goes_on_from_what_an_estimator_has_learned_and_leaves_it_alone(rng):
     data = list(rows(rng))
     X = [x for x, _ in data]
     y = [y for _, y in data]
-    fitted = omkl.OnlineMKLClassifier(random_state=0).partial_fit(X[:30], y[:30], classes="growing")
+    fitted = omkl.OnlineMKLClassifier(random_state=0).partial_fit(
+        X[:30],
+        y[:30],
+        classes="growing",
+    )
     before = fitted.decision_function(X)
     model = RiverClassifier(fitted)
     for x, label in data[30:]:
@@ -102,7 +119,8 @@ def test_it_is_evaluated_by_river():
 
 
 @pytest.mark.parametrize(
-    ("data", "n", "accuracy"), [(datasets.ImageSegments, 700, 0.76), (datasets.Bananas, 1500, 0.8)]
+    ("data", "n", "accuracy"),
+    [(datasets.ImageSegments, 700, 0.76), slow(datasets.Bananas, 1500, 0.8)],
 )
 def test_numbers_of_dicts_are_columns_of_any_unit(data, n, accuracy):
     accuracies = []
@@ -139,7 +157,11 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
     first = omkl.OnlineMKLClassifier(random_state=0).partial_fit(
         list(X[:200]), y[:200], classes="growing"
     )
-    checked = omkl.guarantee(first, list(X[200:]), y[200:])
+    checked = omkl.guarantee(
+        first,
+        list(X[200:]),
+        y[200:],
+    )
     model = RiverClassifier(checked, miss=0.1)
     covered = []
     still = []
@@ -160,7 +182,11 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
 
 def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+    )
     assert (
         "MissingDependencyError: RiverClassifier and RiverRegressor need river: pip install"
         in finished.stderr

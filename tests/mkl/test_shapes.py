@@ -75,7 +75,11 @@ def test_curves_and_intercept_add_up_to_the_output(estimator, y):
 @pytest.mark.parametrize("online", [False, True])
 def test_text_and_missing_numbers_have_bars(form, online):
     jobs = np.array(["cook", "smith", None], dtype=object)[X[:, 3].astype(int)]
-    ages = np.where(np.arange(90) % 5 == 0, np.nan, np.digitize(X[:, 0], [-0.5, 0.5]) - 1.0)
+    ages = np.where(
+        np.arange(90) % 5 == 0,
+        np.nan,
+        np.digitize(X[:, 0], [-0.5, 0.5]) - 1.0,
+    )
     frame = form({"age": ages, "job": jobs, "size": np.round(X[:, 1])})
     numbers = per_column("gaussian", ["age", "size"])
     batch = omkl.MKLClassifier({**numbers, "job": Linear(on="job")}, **ELASTIC)
@@ -98,7 +102,11 @@ def test_text_and_missing_numbers_have_bars(form, online):
         )
         if age == age
     ]
-    assert_allclose(total, model.decision_function(frame)[ages == ages], atol=1e-9)
+    assert_allclose(
+        total,
+        model.decision_function(frame)[ages == ages],
+        atol=1e-9,
+    )
 
 
 def samples():
@@ -127,7 +135,11 @@ def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
     shapes = model.shapes(X, y, random_state=3)
     weighted = {}
     for name, weight in model.unscaled_kernel_weights_.items():
-        weighted[name] = partial(weighted_kernel, weight, kernels[name].fit(X))
+        weighted[name] = partial(
+            weighted_kernel,
+            weight,
+            kernels[name].fit(X),
+        )
     # with the weights fixed, a machine with the sum of the kernels has the solution of the whole
     # problem
     gram = sum(kernel(X, X) for kernel in weighted.values())
@@ -141,7 +153,12 @@ def test_bands_are_those_of_weighted_ridges_on_bootstrap_rows():
         constant = effects[0] - part.effect
         assert_allclose(constant, constant.mean(), atol=1e-4)
         effects -= (effects @ part.density)[:, None]
-        assert_allclose(part.band, 2.0 * effects[1:].std(axis=0), rtol=1e-2, atol=1e-4)
+        assert_allclose(
+            part.band,
+            2.0 * effects[1:].std(axis=0),
+            rtol=1e-2,
+            atol=1e-4,
+        )
         assert_array_equal(part.band, same.band)
     assert ("column 1", "column 2") in [part.columns for part in shapes.parts]
 

@@ -47,6 +47,9 @@ ESTIMATORS = [
     (omkl.MKLClassifierCV(Cs=3, cv=2), Y > 0.0),
     (omkl.MKLRegressor(per_column("linear", 3)), Y),
 ]
+each_estimator = pytest.mark.parametrize(
+    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
+)
 LINEAR = [(omkl.GroupLasso(0.01), Y), (omkl.SparseLogisticRegressionCV(3, cv=2), Y > 0.0)]
 
 
@@ -56,7 +59,11 @@ def test_units_and_offsets_of_columns_change_nothing(estimator, y):
     other = X * factors + 5.0 * factors
     fitted = [clone(estimator).fit(rows, y) for rows in (X, other)]
     score = "predict" if y is Y else "decision_function"
-    assert_allclose(getattr(fitted[1], score)(other), getattr(fitted[0], score)(X), atol=1e-5)
+    assert_allclose(
+        getattr(fitted[1], score)(other),
+        getattr(fitted[0], score)(X),
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,14 +72,22 @@ def test_units_and_offsets_of_columns_change_nothing(estimator, y):
 )
 def test_tables_are_learned_well_by_default(load, n, reached):
     rows, y = load(return_X_y=True)
-    split = train_test_split(rows[:n], y[:n], random_state=0)
+    split = train_test_split(
+        rows[:n],
+        y[:n],
+        random_state=0,
+    )
     for kernels in (None, per_column("gaussian", rows)) if n < 200 else (None,):
         assert omkl.MKLClassifier(kernels).fit(*split[::2]).score(*split[1::2]) > reached
 
 
 def test_a_noisy_table_is_not_overfitted_by_default():
     rows, y = load_diabetes(return_X_y=True)
-    train, test, y_train, y_test = train_test_split(rows[:300], y[:300], random_state=0)
+    train, test, y_train, y_test = train_test_split(
+        rows[:300],
+        y[:300],
+        random_state=0,
+    )
     model = omkl.MKLRegressor().fit(train, y_train)
     others = [
         omkl.MKLRegressor(C=C).fit(train, y_train).score(test, y_test)
@@ -129,7 +144,11 @@ def test_default_kernels_are_these_on_standardized_columns(rng):
     assert_allclose(
         list(model.kernel_weights_.values()), list(expected.kernel_weights_.values()), atol=1e-6
     )
-    assert_allclose(model.predict(X), expected.predict(grams), atol=1e-6)
+    assert_allclose(
+        model.predict(X),
+        expected.predict(grams),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("table", ["friedman1", "linear"])
@@ -193,7 +212,10 @@ def test_missing_entries_are_the_mean_and_a_kernel_of_their_own(kernels, reloade
     again = reloaded(model)
     for rows in (HOLES, X):  # without missing entries as well
         assert_array_equal(again.predict(rows), model.predict(rows))
-    assert_allclose(model.predict(HOLES[:1]), model.predict(HOLES)[:1])
+    assert_allclose(
+        model.predict(HOLES[:1]),
+        model.predict(HOLES)[:1],
+    )
     assert_allclose(model.predict(sparse.csr_array(X)), model.predict(X))
     complete = omkl.MKLRegressor(kernels, C=1.0).fit(X, Y)
     assert "missing" not in complete.kernel_weights_
@@ -203,34 +225,31 @@ def test_missing_entries_are_the_mean_and_a_kernel_of_their_own(kernels, reloade
 
 
 @pytest.mark.parametrize(("estimator", "y"), LINEAR, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize("groups", [None, [0, 1, 1], [[0], [1, 2]], {"p": [0, 2], "q": [1]}])
-def test_linear_models_have_a_group_of_missing_entries(estimator, y, groups, reloaded):
+@pytest.mark.parametrize(
+    ("groups", "labels"),
+    [
+        (None, [0, 1, 2]),
+        ([0, 1, 1], [0, 1, 1]),
+        ([[0], [1, 2]], [0, 1, 1]),
+        ({"p": [0, 2], "q": [1]}, [0, 1, 0]),
+    ],
+)
+def test_linear_models_have_a_group_of_missing_entries(estimator, y, groups, labels, reloaded):
     model = clone(estimator).set_params(groups=groups).fit(HOLES, y)
-    labels = {
-        str([0, 1, 1]): [0, 1, 1],
-        str([[0], [1, 2]]): [0, 1, 1],
-        str({"p": [0, 2], "q": [1]}): [0, 1, 0],
-    }
-    expected = (
-        clone(estimator)
-        .set_params(groups=[*labels.get(str(groups), [0, 1, 2]), 5, 5])
-        .fit(FILLED, y)
-    )
+    expected = clone(estimator).set_params(groups=[*labels, 5, 5]).fit(FILLED, y)
     assert_allclose(model.coef_, expected.coef_, atol=1e-9)
     assert_array_equal(reloaded(model).predict(HOLES), model.predict(HOLES))
-    row = HOLES[ABSENT[:, 0]][:1]
-    assert {"missing"} & set(str(model.explain(row)).split()) or not np.any(
-        np.atleast_2d(model.coef_)[:, 3]
-    )
+    if np.any(np.atleast_2d(model.coef_)[:, 3]):
+        row = HOLES[ABSENT[:, 0]][:1]
+        assert "missing" in str(model.explain(row)).split()
 
 
 def test_text_beside_missing_numbers_keeps_its_categories():
     frame = pandas.DataFrame(HOLES, columns=list("abc")).assign(t=np.where(Y > 0.0, "up", None))
     model = omkl.MKLRegressor(["linear:on=t"], C=1.0).fit(frame, Y)
     assert list(model.kernel_weights_) == ["linear:on=t", "missing"]
-    assert omkl.GroupLasso(0.01, groups={"n": ["a", "b", "c"], "t": ["t"]}).fit(
-        frame, Y
-    ).coef_.shape == (6,)
+    lasso = omkl.GroupLasso(0.01, groups={"n": ["a", "b", "c"], "t": ["t"]}).fit(frame, Y)
+    assert lasso.coef_.shape == (6,)
 
 
 # ---- dates, booleans, nullable and object columns ------------------------------------------------
@@ -263,15 +282,16 @@ NUMBERS = np.column_stack(
 
 
 @pytest.mark.parametrize("kind", [*FRAMES, "array"])
-@pytest.mark.parametrize(
-    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
-)
+@each_estimator
 def test_dates_and_booleans_are_numbers_in_every_table(kind, estimator):
     table = FRAMES["objects"].to_numpy() if kind == "array" else FRAMES[kind]
     model = clone(estimator).fit(NUMBERS, Y)
     assert model.missing_columns_ == [0, 1, 2]
+    of_table = clone(estimator).fit(table, Y)
     assert_allclose(
-        clone(estimator).fit(table, Y).predict(table), model.predict(NUMBERS), atol=1e-9
+        of_table.predict(table),
+        model.predict(NUMBERS),
+        atol=1e-9,
     )
 
 
@@ -296,16 +316,6 @@ def with_entry(value, column="b"):
             with_entry(-1e300),
             "indicator",
             r"Column 'b' of X .* up to 1e\+100, got -1e\+300 in row 7\.",
-        ),
-        (
-            with_entry("much"),
-            "indicator",
-            r"Column 'b' of X must hold finite numbers, got 'much' in row 7\.",
-        ),
-        (
-            with_entry(np.nan),
-            "error",
-            r"Column 'b' of X must hold finite numbers, got NaN in row 7\.",
         ),
         (
             with_entry(np.nan).assign(c=DAYS),
@@ -335,28 +345,17 @@ def with_entry(value, column="b"):
         ),
     ],
 )
-@pytest.mark.parametrize(
-    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
-)
+@each_estimator
 def test_bad_entries_are_named_with_column_and_row(estimator, table, missing, message):
     with pytest.raises(InputError, match=message):
         clone(estimator).set_params(missing=missing).fit(table, Y)
 
 
-@pytest.mark.parametrize(
-    "estimator", [omkl.MKLRegressor(), omkl.GroupLasso(0.01)], ids=["kernels", "linear"]
-)
-def test_text_is_refused_where_numbers_were(estimator):
-    frame = pandas.DataFrame(X, columns=list("abc"))
-    model = clone(estimator).fit(frame, Y)
-    with pytest.raises(
-        InputError, match=r"Column 'c' of X must hold finite numbers, got '1\.5' in row 0"
-    ):
-        model.predict(frame.assign(c="1.5"))
-    with pytest.raises(
-        InputError, match=r"y must hold classes or numbers in every row, got nothing in row 4\."
-    ):
-        model.fit(frame, np.where(np.arange(90) == 4, np.nan, Y))
+@each_estimator
+def test_missing_targets_are_refused(estimator):
+    message = r"y must hold classes or numbers in every row, got nothing in row 4\."
+    with pytest.raises(InputError, match=message):
+        clone(estimator).fit(X, np.where(np.arange(90) == 4, np.nan, Y))
 
 
 @pytest.mark.parametrize("value", [3.0, np.nan, None])
@@ -364,11 +363,19 @@ def test_columns_that_are_constant_or_all_missing_change_nothing(value):
     frame = pandas.DataFrame(X, columns=list("abc"))
     other = frame.assign(d=value)
     models = [omkl.MKLRegressor(C=1.0).fit(table, Y) for table in (frame, other)]
-    assert_allclose(models[1].predict(other), models[0].predict(frame), atol=1e-9)
+    assert_allclose(
+        models[1].predict(other),
+        models[0].predict(frame),
+        atol=1e-9,
+    )
 
 
 def test_a_class_that_no_sample_gets_is_named_with_a_remedy():
-    rare = np.where(np.quantile(Y, 0.95) < Y, "rare", "usual")
+    rare = np.where(
+        np.quantile(Y, 0.95) < Y,
+        "rare",
+        "usual",
+    )
     with pytest.warns(
         UserWarning, match="No training sample gets the class 'rare' .* class_weight"
     ):

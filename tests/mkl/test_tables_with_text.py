@@ -19,7 +19,11 @@ def table():
     """
     rng = np.random.default_rng(0)
     points = rng.normal(size=(400, 2))
-    y = np.where((points**2).sum(axis=1) < 1.4, "in", "out")
+    y = np.where(
+        (points**2).sum(axis=1) < 1.4,
+        "in",
+        "out",
+    )
     frame = pd.DataFrame(
         {"big": 1e6 + 1e3 * points[:, 0], "small": 1e-6 * points[:, 1], "constant": 0.1}
     )
@@ -39,7 +43,10 @@ def test_numbers_keep_their_kernels_beside_text(table, tmp_path, reloaded):
     ]
     assert model.score(mixed[300:], y[300:]) > 0.9
     again = reloaded(model)
-    assert_array_equal(again.decision_function(mixed[300:]), model.decision_function(mixed[300:]))
+    assert_array_equal(
+        again.decision_function(mixed[300:]),
+        model.decision_function(mixed[300:]),
+    )
     standard = (frame - frame[:300].mean()) / frame[:300].std(ddof=0).replace(0.0, 1.0).clip(
         lower=1e-9
     )
@@ -53,7 +60,12 @@ def test_units_of_numbers_beside_text_do_not_matter(table):
     other = mixed.assign(big=mixed["big"] / 1e3, small=mixed["small"] * 1e9)
     regressor = omkl.OnlineMKLRegressor(epochs=omkl.Passes(2, shuffle=False), random_state=0)
     models = [clone(regressor).fit(X, y == "in") for X in (mixed, other)]
-    assert_allclose(models[0].predict(mixed), models[1].predict(other), rtol=1e-6, atol=1e-6)
+    assert_allclose(
+        models[0].predict(mixed),
+        models[1].predict(other),
+        rtol=1e-6,
+        atol=1e-6,
+    )
 
 
 def test_missing_numbers_beside_text_count_as_the_mean(table):

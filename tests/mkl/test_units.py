@@ -69,7 +69,11 @@ def test_units_change_no_prediction(kind, table, reloaded):
     first, second = (
         kind(random_state=0).fit(units * X, y) for units in (1.0, 10.0 ** np.linspace(-6, 6, 4))
     )
-    assert_allclose(first.predict(X), second.predict(X * 10.0 ** np.linspace(-6, 6, 4)), rtol=1e-6)
+    assert_allclose(
+        first.predict(X),
+        second.predict(X * 10.0 ** np.linspace(-6, 6, 4)),
+        rtol=1e-6,
+    )
     assert_array_equal(reloaded(first).predict(X), first.predict(X))
 
 
@@ -87,8 +91,16 @@ def test_rows_of_a_stream_are_standardized_as_they_come(table):
     model = omkl.OnlineMKLClassifier([f"{spec},standardize=True", "quadratic:standardize=True"])
     plain = omkl.OnlineMKLClassifier([spec, "quadratic"])
     for rows in np.split(np.arange(len(X)), [1, 5, 60]):
-        model.partial_fit(X[rows], y[rows], **({"classes": [0, 1]} if 0 in rows else {}))
-        plain.partial_fit(literally(X)[rows], y[rows], **({"classes": [0, 1]} if 0 in rows else {}))
+        model.partial_fit(
+            X[rows],
+            y[rows],
+            **({"classes": [0, 1]} if 0 in rows else {}),
+        )
+        plain.partial_fit(
+            literally(X)[rows],
+            y[rows],
+            **({"classes": [0, 1]} if 0 in rows else {}),
+        )
     standard = StandardScaler().fit(X).transform(X)
     assert_allclose(
         model.decision_function(X), plain.decision_function(standard), rtol=1e-6, atol=1e-7
@@ -105,7 +117,11 @@ def as_dicts(X):
 @pytest.mark.parametrize("form", ["arrays", "dicts", "tables"])
 def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
     X, y = table
-    X[1:] = np.where(rng.random(X[1:].shape) < 0.2, np.nan, X[1:])
+    X[1:] = np.where(
+        rng.random(X[1:].shape) < 0.2,
+        np.nan,
+        X[1:],
+    )
     inputs = {"arrays": X, "dicts": as_dicts(X)}.get(form)
     if inputs is None:
         pandas = pytest.importorskip("pandas")
@@ -116,7 +132,11 @@ def test_any_split_of_a_stream_gives_the_same_model(form, table, rng, reloaded):
         model = omkl.OnlineMKLClassifier(weighting="norms")
         for low in range(0, len(y), size):
             classes = {"classes": [0, 1]} if low == 0 else {}
-            model.partial_fit(inputs[low : low + size], y[low : low + size], **classes)
+            model.partial_fit(
+                inputs[low : low + size],
+                y[low : low + size],
+                **classes,
+            )
         scores.append(model.decision_function(inputs))
     assert_allclose(scores[1], scores[0], rtol=1e-9, atol=1e-12)
     assert_allclose(scores[2], scores[0], rtol=1e-9, atol=1e-12)
@@ -162,13 +182,21 @@ def test_missing_numbers_are_told_by_a_group(kernels, rng):
     y = rng.integers(0, 2, 200)
     complete = omkl.OnlineMKLClassifier(kernels, epochs=3, random_state=0).fit(X, y)
     assert "missing" not in complete.kernel_weights_
-    holes = np.where((y == 1)[:, None] & [False, True, False], np.nan, X)
+    holes = np.where(
+        (y == 1)[:, None] & [False, True, False],
+        np.nan,
+        X,
+    )
     model = omkl.OnlineMKLClassifier(kernels, epochs=3, random_state=0).fit(holes, y)
     assert model.score(holes, y) == 1.0
     assert model.kernel_weights_["missing"] > 0.5
     assert model.top_features(1, "missing")[0]["feature"] == "missing=1"
     # without the group, a missing number counts as the mean of its column
-    mean = np.where(np.isnan(holes), X.mean(axis=0), holes)
+    mean = np.where(
+        np.isnan(holes),
+        X.mean(axis=0),
+        holes,
+    )
     assert_allclose(
         complete.decision_function(holes), complete.decision_function(mean), rtol=1e-6, atol=1e-9
     )

@@ -61,7 +61,12 @@ class Configuration(NamedTuple):
         block = self.blocks[number]
         weights = None if self.weights is None else self.weights[block]
         declared = {} if number else self.declared
-        return model.partial_fit(self.X[block], self.y[block], sample_weight=weights, **declared)
+        return model.partial_fit(
+            self.X[block],
+            self.y[block],
+            sample_weight=weights,
+            **declared,
+        )
 
 
 def one_of(rng, values):
@@ -112,7 +117,15 @@ def in_blocks(rng, model, X, y, weights, classes):
     call = one_of(rng, ["fit", "fit", "stream", "partial_fit"])
     blocks = slice(0, n // 3), slice(n // 3, n // 3 + 1), slice(n // 3 + 1, n)
     declared = {} if classes is None else {"classes": classes}
-    return Configuration(model, X, y, None if call == "stream" else weights, call, blocks, declared)
+    return Configuration(
+        model,
+        X,
+        y,
+        None if call == "stream" else weights,
+        call,
+        blocks,
+        declared,
+    )
 
 
 def row_configuration(rng):
@@ -184,7 +197,14 @@ def sequence_configuration(rng):
     X[0] = X[0][:1] * 4 if isinstance(X[0], list) else X[0][[0] * 4]
     transitions = one_of(rng, ["free", "regularized", None])
     labeler = SequenceLabeler(loss=one_of(rng, LABEL_LOSSES), transitions=transitions, **options)
-    return in_blocks(rng, labeler, X, y, weights_of(rng, len(X)), [f"L{c}" for c in range(4)])
+    return in_blocks(
+        rng,
+        labeler,
+        X,
+        y,
+        weights_of(rng, len(X)),
+        [f"L{c}" for c in range(4)],
+    )
 
 
 def any_configuration(rng):
@@ -236,7 +256,11 @@ def restart_configuration(rng):
     if one_of(rng, ["classes", "numbers"]) == "numbers":
         model = OnlineMKLRegressor([useful, *junk], **options)
         return Configuration(model, X, target, weights_of(rng, 500), "fit")
-    model = OnlineMKLClassifier([useful, *junk], loss=one_of(rng, LABEL_LOSSES), **options)
+    model = OnlineMKLClassifier(
+        [useful, *junk],
+        loss=one_of(rng, LABEL_LOSSES),
+        **options,
+    )
     return Configuration(model, X, target > 0.0, weights_of(rng, 500), "fit")
 
 
@@ -395,7 +419,14 @@ def graph_configuration(rng):
         **options,
     )
     labels = [f"L{c}" for c in range(n_labels)]
-    return in_blocks(rng, labeler, X, y, weights_of(rng, len(X)), labels)
+    return in_blocks(
+        rng,
+        labeler,
+        X,
+        y,
+        weights_of(rng, len(X)),
+        labels,
+    )
 
 
 #: The order of kinds is part of their seeds.
@@ -471,7 +502,11 @@ def alternating(rng):
 
 def alternate(monkeypatch, seed):
     """Let the training loop change between compiled and Python rounds."""
-    monkeypatch.setattr(training_loop, "fastest_pass", alternating(np.random.default_rng(seed)))
+    monkeypatch.setattr(
+        training_loop,
+        "fastest_pass",
+        alternating(np.random.default_rng(seed)),
+    )
 
 
 # ---- comparison ----------------------------------------------------------------------------------

@@ -113,7 +113,11 @@ def test_a_resumed_run_has_the_same_bits(kind, seed, tmp_path, monkeypatch):
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": "17 rounds"}
     n = len(configuration.y)
     with pytest.raises(Killed):
-        train(configuration, callbacks=[Kill(n // 3 + 5 * seed % 50)], **options)
+        train(
+            configuration,
+            callbacks=[Kill(n // 3 + 5 * seed % 50)],
+            **options,
+        )
     model = train(configuration, resume=True, **options)
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
@@ -126,7 +130,11 @@ def test_rounds_may_change_between_both_where_a_run_is_resumed(kind, tmp_path, m
     with monkeypatch.context() as patch:
         alternate(patch, 0)
         with pytest.raises(Killed):
-            train(configuration, callbacks=[Kill(len(configuration.y) // 2)], **options)
+            train(
+                configuration,
+                callbacks=[Kill(len(configuration.y) // 2)],
+                **options,
+            )
     model = train(configuration, resume=True, **options)
     monkeypatch.setattr(driver, "uncompiled_part", uncompiled)
     assert_same_model(model, train(configuration), configuration.X)
@@ -151,7 +159,10 @@ def some_inputs(configuration: Configuration, part: int):
     the model.
     """
     n = len(configuration.y)
-    rows = slice(part * n // 8, part * n // 8 + (10 if part % 2 else n // 8))
+    rows = slice(
+        part * n // 8,
+        part * n // 8 + (10 if part % 2 else n // 8),
+    )
     return configuration.X[rows]
 
 

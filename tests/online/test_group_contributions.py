@@ -78,7 +78,13 @@ def without(model, name):
         if isinstance(bank, ExplicitBank):
             cells = (np.flatnonzero(bank.groups == k),)
         if isinstance(bank, FeatureMapBank):
-            cells = (slice(None), slice(sum(bank.sizes[:k]), sum(bank.sizes[: k + 1])))
+            cells = (
+                slice(None),
+                slice(
+                    sum(bank.sizes[:k]),
+                    sum(bank.sizes[: k + 1]),
+                ),
+            )
         bank.table[cells] = 0.0
         bank._sums[cells] = 0.0
     return model
@@ -129,9 +135,17 @@ def test_weights_follow_from_the_norms_of_the_averaged_model(settings):
     model = classifier(kernels, **settings).fit(*rows(60, 3))
     norms = averaged_norms(model, kernels)
     assert_allclose(model.predictor_.norms[:2], norms, rtol=1e-6)
-    assert_allclose(list(model.kernel_weights_.values()), norms / norms.sum(), rtol=1e-6)
+    assert_allclose(
+        list(model.kernel_weights_.values()),
+        norms / norms.sum(),
+        rtol=1e-6,
+    )
     model.partial_fit(*rows(30, 3, seed=1))  # and afresh when the model has changed
-    assert_allclose(model.predictor_.norms[:2], averaged_norms(model, kernels), rtol=1e-6)
+    assert_allclose(
+        model.predictor_.norms[:2],
+        averaged_norms(model, kernels),
+        rtol=1e-6,
+    )
 
 
 def test_history_has_the_weights_of_the_iterates():
@@ -145,15 +159,24 @@ def test_history_has_the_weights_of_the_iterates():
     assert last != pytest.approx(model.kernel_weights_, rel=1e-3)
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+each_method = pytest.mark.parametrize("method", ["fobos", "rda"])
+
+
+@each_method
 def test_a_constraint_that_does_not_bind_changes_no_weight(method):
     data = rows(60)
     plain, bounded = (
         classifier(regularizer=r, method=method).fit(*data)
         for r in (Ridge(), Ridge() + L21Ball(1e9))
     )
-    assert_allclose(list(plain.kernel_weights_.values()), np.full(3, 1 / 3))
-    assert_allclose(list(bounded.kernel_weights_.values()), np.full(3, 1 / 3))
+    assert_allclose(
+        list(plain.kernel_weights_.values()),
+        np.full(3, 1 / 3),
+    )
+    assert_allclose(
+        list(bounded.kernel_weights_.values()),
+        np.full(3, 1 / 3),
+    )
 
 
 # ---- how much a group helps ----------------------------------------------------------------------
@@ -233,13 +256,21 @@ def test_a_group_helps_by_what_the_loss_is_larger_without_its_parameters(kind):
 def test_the_hinge_of_two_classes_by_hand():
     model = classifier(loss="hinge").fit(*rows(60))
     X, y = rows(40, seed=1)
-    signs = np.where(y == model.classes_[1], 1.0, -1.0)
+    signs = np.where(
+        y == model.classes_[1],
+        1.0,
+        -1.0,
+    )
     z = model.decision_function(X)
     z_of_group = Gaussian(1.0)(X[:, :2], model.support_vectors_["g"]) @ model.dual_coef_["g"][:, 0]
     expected = np.maximum(1 - signs * (z - z_of_group), 0) - np.maximum(1 - signs * z, 0)
     record = model.group_report(X, y)[0]
     assert_allclose(record["loss_increase"], expected.mean(), atol=1e-9)
-    assert_allclose(record["standard_error"], expected.std(ddof=1) / np.sqrt(40), atol=1e-9)
+    assert_allclose(
+        record["standard_error"],
+        expected.std(ddof=1) / np.sqrt(40),
+        atol=1e-9,
+    )
 
 
 def test_blocks_of_a_stream_are_measured_as_the_whole():
@@ -257,7 +288,11 @@ def test_twins_help_little_as_long_as_both_are_there():
     held_out = rows(100, seed=1)
     single, *_ = classifier({"one": kernels["one"]}, C=10.0).fit(X, y).group_report(*held_out)
     twins = classifier(kernels, C=10.0).fit(X, y).group_report(*held_out)[:2]
-    assert_allclose(twins[0]["loss_increase"], twins[1]["loss_increase"], rtol=1e-6)
+    assert_allclose(
+        twins[0]["loss_increase"],
+        twins[1]["loss_increase"],
+        rtol=1e-6,
+    )
     assert twins[0]["loss_increase"] < 0.7 * single["loss_increase"]
 
 
@@ -337,7 +372,11 @@ def test_listeners_get_the_records_of_a_stream_that_comes_in_pieces(tmp_path):
     )
     model = omkl.OnlineMKLClassifier(callbacks=[meter], random_state=0)
     for low in range(0, 150, 25):
-        model.partial_fit(IRIS[low : low + 25], SPECIES[low : low + 25], classes=[0, 1, 2])
+        model.partial_fit(
+            IRIS[low : low + 25],
+            SPECIES[low : low + 25],
+            classes=[0, 1, 2],
+        )
     assert [record["round"] for record in told] == [40, 80, 120]
     assert told == meter.records
     pandas.testing.assert_frame_equal(lines_of(tmp_path / "log"), pandas.DataFrame(told))
@@ -433,12 +472,21 @@ SIGNS = 2 * GOLD - 1
 SPARSE = sparse.csr_array(X)
 TOKENS = Tokens(
     np.arange(41),
-    Features(SPARSE.indptr.astype(np.int64), SPARSE.indices.astype(np.int32), SPARSE.data),
+    Features(
+        SPARSE.indptr.astype(np.int64),
+        SPARSE.indices.astype(np.int32),
+        SPARSE.data,
+    ),
 )
 
 
 def trainer_of(regularizer, lambda_, schedule, average=None, loss=None, **options):
-    bank = ExplicitBank("abc", np.repeat(np.arange(3), 2), 1, average is not None)
+    bank = ExplicitBank(
+        "abc",
+        np.repeat(np.arange(3), 2),
+        1,
+        average is not None,
+    )
     return online_trainer(
         [bank],
         Binary(),
@@ -455,7 +503,11 @@ def train(trainer, weights, epochs, seed=0):
     rng = np.random.default_rng(seed)
     for _ in range(epochs):
         for i in rng.permutation(len(GOLD)).tolist():
-            trainer.update(TOKENS.sequence(i), GOLD[i], weights[i])
+            trainer.update(
+                TOKENS.sequence(i),
+                GOLD[i],
+                weights[i],
+            )
     return trainer
 
 
@@ -479,7 +531,7 @@ def objective(w, penalty, lambda_, weights, loss):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PENALTIES)
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+@each_method
 def test_random_weights_approach_the_weighted_batch_optimum(name, method):
     regularizer, penalty = PENALTIES[name]
     if method == "rda" and name == "lasso":
@@ -490,14 +542,23 @@ def test_random_weights_approach_the_weighted_batch_optimum(name, method):
             regularizer, 0.1, InverseSqrt(1.0), PolynomialAverage(2), loss, method=method
         )
         train(trainer, weights, 300)
-        reached = objective(trainer.banks[0].averaged_table()[:, 0], penalty, 0.1, weights, loss)
+        reached = objective(
+            trainer.banks[0].averaged_table()[:, 0],
+            penalty,
+            0.1,
+            weights,
+            loss,
+        )
         best = optimum(penalty, 0.1, weights, loss)
         assert best - 1e-6 <= reached <= 1.02 * best
 
 
-@pytest.mark.parametrize("weight", [0.5, 3.0])
+each_weight = pytest.mark.parametrize("weight", [0.5, 3.0])
+
+
+@each_weight
 @pytest.mark.parametrize("schedule", [DistanceOverGradients, MeanPolyak])
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+@each_method
 def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their_own(
     weight, schedule, method
 ):
@@ -514,19 +575,23 @@ def test_a_constant_weight_changes_nothing_but_the_unit_of_rates_that_find_their
     assert_allclose(*tables, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
-@pytest.mark.parametrize("weight", [0.5, 3.0])
+@each_method
+@each_weight
 def test_a_constant_weight_is_a_rate(weight, method):
     weighted = train(
         trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6 / weight), method=method),
         np.full(40, weight),
         5,
     )
-    plain = train(trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6), method=method), np.ones(40), 5)
+    plain = train(
+        trainer_of(SquaredL21(), 0.05, InverseSqrt(0.6), method=method),
+        np.ones(40),
+        5,
+    )
     assert_allclose(weighted.norms, plain.norms, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+@each_method
 def test_an_example_without_weight_is_absent(method, rng):
     weights = (np.arange(40) % 3 > 0).astype(float)
     trainer, other = (
@@ -539,11 +604,14 @@ def test_an_example_without_weight_is_absent(method, rng):
             if weights[i]:
                 other.update(TOKENS.sequence(i), GOLD[i])
     assert trainer.round == other.round
-    assert_array_equal(trainer.banks[0].averaged_table(), other.banks[0].averaged_table())
+    assert_array_equal(
+        trainer.banks[0].averaged_table(),
+        other.banks[0].averaged_table(),
+    )
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
-@pytest.mark.parametrize("weight", [0.5, 3.0])
+@each_method
+@each_weight
 def test_classifiers_with_a_constant_weight_have_the_optimum_of_the_matching_C(weight, method):
     weighted = omkl.OnlineMKLClassifier("linear", C=0.1, method=method, epochs=200, random_state=0)
     plain = omkl.OnlineMKLClassifier(
@@ -551,10 +619,14 @@ def test_classifiers_with_a_constant_weight_have_the_optimum_of_the_matching_C(w
     )
     weighted.fit(X, GOLD, sample_weight=np.full(40, weight))
     plain.fit(X, GOLD)
-    assert_allclose(weighted.decision_function(X), plain.decision_function(X), atol=0.03)
+    assert_allclose(
+        weighted.decision_function(X),
+        plain.decision_function(X),
+        atol=0.03,
+    )
 
 
-@pytest.mark.parametrize("method", ["fobos", "rda"])
+@each_method
 def test_large_weights_have_the_optimum_of_as_many_copies_and_cost_two_presentations(method):
     """An example of weight 3000 counts three times as much as one of weight 1000, and C by the
     thousand less.
@@ -566,7 +638,11 @@ def test_large_weights_have_the_optimum_of_as_many_copies_and_cost_two_presentat
     large.fit(X, GOLD, sample_weight=1000 * weights)
     assert copies.history_[0]["examples"] == weights.sum()
     assert large.history_[0]["examples"] <= 2 * len(GOLD)
-    assert_allclose(large.decision_function(X), copies.decision_function(X), atol=0.05)
+    assert_allclose(
+        large.decision_function(X),
+        copies.decision_function(X),
+        atol=0.05,
+    )
 
 
 def test_class_weights_of_a_thousand_cost_two_presentations():

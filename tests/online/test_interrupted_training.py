@@ -16,6 +16,8 @@ from omkl.exceptions import DivergenceError
 from omkl.online import driver
 from tests.online.configurations import assert_same_model, assert_same_state, uncompiled
 
+from ..cases import mostly_slow
+
 BLOCKS = slice(0, 100), slice(100, 300), slice(300, 400)
 KERNELS = {
     "explicit": {"kernels": ["linear"]},
@@ -90,15 +92,21 @@ def both_ways(train_one, monkeypatch):
         return compiled, train_one()
 
 
-@pytest.mark.parametrize("banks", KERNELS)
-@pytest.mark.parametrize("average", ["quadratic", "decayed:half_life=5", None])
-@pytest.mark.parametrize("place", [100, 231, 299])
-@pytest.mark.parametrize(
-    ("function", "error"), [(infinite, "inf"), (undefined, "nan"), (failing, "has failed")]
+each_banks = pytest.mark.parametrize("banks", KERNELS)
+
+
+@mostly_slow(
+    ("banks", "average", "place", "failure"),
+    KERNELS,
+    ("quadratic", "decayed:half_life=5", None),
+    (100, 231, 299),
+    [(infinite, "inf"), (undefined, "nan"), (failing, "has failed")],
+    every=4,
 )
 def test_after_an_error_in_a_round_the_model_is_that_of_rounds(
-    banks, average, place, function, error, monkeypatch
+    banks, average, place, failure, monkeypatch
 ):
+    function, error = failure
     X, y = data()
     y[place] = FAULTY
     states = []
@@ -141,7 +149,7 @@ def test_a_diverging_model_names_the_same_round(monkeypatch, rng):
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("banks", KERNELS)
+@each_banks
 @pytest.mark.parametrize("average", ["decayed:half_life=5", None])
 def test_ctrl_c_in_a_compiled_call_leaves_a_model_after_whole_rounds(banks, average, ctrl_c):
     X, y = data()
@@ -184,7 +192,7 @@ class Stop:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("banks", KERNELS)
+@each_banks
 @pytest.mark.parametrize("kind", ["rows", "sequences"])
 def test_a_failing_callback_leaves_the_model_of_rounds(error, banks, kind, monkeypatch):
     X, y = data()
@@ -195,8 +203,16 @@ def test_a_failing_callback_leaves_the_model_of_rounds(error, banks, kind, monke
 
     def train_one():
         make = OnlineMKLClassifier if kind == "rows" else SequenceLabeler
-        model = make(random_state=0, callbacks=[Stop(error, 155)], **KERNELS[banks])
-        model.partial_fit(X[BLOCKS[0]], y[BLOCKS[0]], classes=[0, 1])
+        model = make(
+            random_state=0,
+            callbacks=[Stop(error, 155)],
+            **KERNELS[banks],
+        )
+        model.partial_fit(
+            X[BLOCKS[0]],
+            y[BLOCKS[0]],
+            classes=[0, 1],
+        )
         with pytest.raises(error):
             model.partial_fit(X[BLOCKS[1]], y[BLOCKS[1]])
         assert model.model_.trainer.round == 155
@@ -232,7 +248,7 @@ def test_a_trained_model_holds_neither_gram_matrices_nor_examples(kernels):
     assert all(bank in model.model_.trainer.banks for bank in banks)
 
 
-@pytest.mark.parametrize("banks", KERNELS)
+@each_banks
 def test_between_calls_a_model_holds_no_input_of_rounds(banks, monkeypatch):
     X, y = data()
     references = []

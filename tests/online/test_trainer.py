@@ -69,12 +69,25 @@ class Classification:
             np.int64
         )
         rows = sparse.csr_array(self.X)
-        features = Features(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data)
-        self.tokens = Tokens(np.arange(n + 1), features, {"x": self.X})
+        features = Features(
+            rows.indptr.astype(np.int64),
+            rows.indices.astype(np.int32),
+            rows.data,
+        )
+        self.tokens = Tokens(
+            np.arange(n + 1),
+            features,
+            {"x": self.X},
+        )
         self.examples = [Example(self.tokens.sequence(i), y) for i, y in enumerate(self.gold)]
 
     def bank(self, averaging=False, n_outputs=1):
-        return ExplicitBank(NAMES, np.repeat(np.arange(4), 2), n_outputs, averaging)
+        return ExplicitBank(
+            NAMES,
+            np.repeat(np.arange(4), 2),
+            n_outputs,
+            averaging,
+        )
 
     def trainer(
         self, regularizer, lambda_=0.1, schedule=None, loss=None, averaging=None, **options
@@ -171,7 +184,11 @@ def test_a_strongly_convex_objective_is_minimized_with_rates_of_one_over_sigma_t
     sigma = 0.2
     lambda_ = 0.05
     penalty = PENALTIES["mkl"][1]
-    trainer = data.trainer(lambda_ * SquaredL21() + sigma * Ridge(), 1.0, InverseTime(1 / sigma))
+    trainer = data.trainer(
+        lambda_ * SquaredL21() + sigma * Ridge(),
+        1.0,
+        InverseTime(1 / sigma),
+    )
     fit(trainer, data.examples, epochs=60, rng=np.random.default_rng(0))
     optimum = batch_optimum(
         data, lambda w: lambda_ * penalty(w) + sigma / 2 * cp.sum_squares(w), 1.0, StructuredHinge()
@@ -248,7 +265,11 @@ def test_perceptron_is_rosenblatts(data):
         if (data.X[i] @ w > 0) != y:
             w = w + (2 * y - 1) * data.X[i]
         total += w
-    assert_allclose(trainer.banks[0].averaged_table()[:, 0], total / len(data.gold), atol=1e-12)
+    assert_allclose(
+        trainer.banks[0].averaged_table()[:, 0],
+        total / len(data.gold),
+        atol=1e-12,
+    )
 
 
 def test_l1_refuses_kernels_and_dual_averaging(data):
@@ -285,7 +306,12 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(data):
     states = []
     for seed in (1, 1, 2):
         trainer = data.trainer(SquaredL21())
-        fit(trainer, data.examples, epochs=3, rng=np.random.default_rng(seed))
+        fit(
+            trainer,
+            data.examples,
+            epochs=3,
+            rng=np.random.default_rng(seed),
+        )
         states.append(trainer.banks[0].table.copy())
     assert_array_equal(states[0], states[1])
     assert (states[0] != states[2]).any()
@@ -307,12 +333,23 @@ def test_history_tells_loss_objective_norms_and_weights(data):
 
 def test_a_chain_and_a_multiclass_share_the_trainer(data):
     """A sequence of one token with no transitions is a multiclass example."""
-    chain = online_trainer([data.bank(n_outputs=2)], Chain(2), lambda_=0.1)
-    multiclass = online_trainer([data.bank(n_outputs=2)], Multiclass(2), lambda_=0.1)
+    chain = online_trainer(
+        [data.bank(n_outputs=2)],
+        Chain(2),
+        lambda_=0.1,
+    )
+    multiclass = online_trainer(
+        [data.bank(n_outputs=2)],
+        Multiclass(2),
+        lambda_=0.1,
+    )
     for x, y, _ in data.examples:
         chain.update(x, np.array([y]))
         multiclass.update(x, y)
-    assert_array_equal(chain.banks[0].table, multiclass.banks[0].table)
+    assert_array_equal(
+        chain.banks[0].table,
+        multiclass.banks[0].table,
+    )
 
 
 def test_groups_that_arrive_late_join_the_others(data):
@@ -368,7 +405,10 @@ def test_averages_weight_models_by_their_age_for_ever(average, growth, data, mon
 @pytest.mark.parametrize("method", ["fobos", "rda"])
 def test_a_sum_of_penalties_trains_like_its_scalar_form(method, data):
     """The terms take one joint step, the prox of the sum."""
-    scalar_form = OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2)
+    scalar_form = OwnPenalty(
+        lambda b: b**1.5 / 3 + b**2 / 4,
+        lambda b: b**0.5 / 2 + b / 2,
+    )
     norms = []
     for regularizer in (0.5 * LqNorm() + 0.5 * Ridge(), scalar_form):
         trainer = data.trainer(regularizer, 0.3, method=method)
@@ -561,7 +601,12 @@ def sentences(structure, count, seed):
     for _ in range(count):
         n = rng.integers(2, 9)
         x = TaggedSentence(
-            rng.integers(0, N_TAGS, size=n), rng.integers(0, 50, size=(n + 1, n + 1))
+            rng.integers(0, N_TAGS, size=n),
+            rng.integers(
+                0,
+                50,
+                size=(n + 1, n + 1),
+            ),
         )
         yield Example(x, structure.decode(TRUE_WEIGHTS[x.pairs]))
 
@@ -580,7 +625,12 @@ def test_the_trainer_learns_to_parse_and_which_features_matter(structure, loss):
         lambda_=1e-3,
         schedule=InverseSqrt(0.5),
     )
-    fit(trainer, list(sentences(structure, 60, 1)), epochs=8, rng=np.random.default_rng(0))
+    fit(
+        trainer,
+        list(sentences(structure, 60, 1)),
+        epochs=8,
+        rng=np.random.default_rng(0),
+    )
     lost = lost_untrained = 0.0
     for x, gold, _ in sentences(structure, 60, 2):
         # many trees are as good as the gold one: compare what they truly score

@@ -128,14 +128,22 @@ def test_compiled_functions_of_users_are_called_by_the_driver_and_by_rounds(rows
     model = fitted(rows, OwnSquared(), regularizer)
     assert driver.uncompiled_part(model.model_.trainer) is None
     in_python = fitted(rows, OwnSquared(), regularizer, callbacks=[EveryRound()])
-    assert_array_equal(model.predict(rows[0]), in_python.predict(rows[0]))
+    assert_array_equal(
+        model.predict(rows[0]),
+        in_python.predict(rows[0]),
+    )
 
 
 def test_they_learn_what_parts_of_the_library_learn(rows):
     model = fitted(rows, OwnSquared(), OwnLasso())
     builtin = fitted(rows, Squared(), L21())
     assert np.count_nonzero(builtin.model_.trainer.norms) > 0
-    assert_allclose(model.predict(rows[0]), builtin.predict(rows[0]), rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        model.predict(rows[0]),
+        builtin.predict(rows[0]),
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,12 @@ def test_parts_without_them_learn_the_same_in_python_and_are_named(
     model = fitted(rows, loss, regularizer, verbose=True)
     factor = 2.0 if "+" in name else 1.0
     compiled = fitted(rows, OwnSquared(), factor * OwnLasso(), verbose=True)
-    assert_allclose(model.predict(rows[0]), compiled.predict(rows[0]), rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        model.predict(rows[0]),
+        compiled.predict(rows[0]),
+        rtol=1e-9,
+        atol=1e-9,
+    )
     lines = [line for line in capfd.readouterr().err.splitlines() if "no compiled function" in line]
     assert len(lines) == 1
     assert lines[0].startswith(name)
@@ -172,7 +185,12 @@ def test_a_loss_of_labels_calls_the_structure(rng, n_classes):
     ).fit(X, y)
     assert_array_equal(model.decision_function(X), in_python.decision_function(X))
     builtin = OnlineMKLClassifier(KERNELS, loss="perceptron", **options).fit(X, y)
-    assert_allclose(model.decision_function(X), builtin.decision_function(X), rtol=1e-9, atol=1e-9)
+    assert_allclose(
+        model.decision_function(X),
+        builtin.decision_function(X),
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 @needs_compilation
@@ -252,4 +270,7 @@ def test_parameters_of_another_type_are_refused(rows, parameters):
 def test_copies_call_the_same_functions(rows):
     model = fitted(rows, OwnSquared(), OwnLasso())
     other = copy.deepcopy(model).partial_fit(*rows)
-    assert_array_equal(other.predict(rows[0]), model.partial_fit(*rows).predict(rows[0]))
+    assert_array_equal(
+        other.predict(rows[0]),
+        model.partial_fit(*rows).predict(rows[0]),
+    )

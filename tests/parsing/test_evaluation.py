@@ -139,7 +139,11 @@ def expected(gold, predicted):
     }
     scores = {}
     for name, is_right in everywhere.items():
-        scores[name] = f1(gold, predicted, sum(map(is_right, aligned)))
+        scores[name] = f1(
+            gold,
+            predicted,
+            sum(map(is_right, aligned)),
+        )
     gold_content = content(gold)
     predicted_content = content(predicted)
     aligned_content = [span for span in aligned if span in gold_content]

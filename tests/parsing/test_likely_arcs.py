@@ -69,7 +69,12 @@ def test_potentials_of_likely_arcs_are_those_of_all(grammar, fitted):
     n_arcs = 0
     for x, arcs, full in zip(sentences, some, everything):
         likely = mask_of(x)
-        assert_allclose(arcs[likely], full[likely], rtol=1e-12, atol=1e-12)
+        assert_allclose(
+            arcs[likely],
+            full[likely],
+            rtol=1e-12,
+            atol=1e-12,
+        )
         assert np.all(np.isneginf(arcs[~likely]))
         assert np.all(np.isfinite(full))
         alone = initial_potentials(fitted.predictor_.structure, x)
@@ -226,7 +231,11 @@ def test_fields_of_trees_are_those_of_relatives():
         "valency",
         "parent_parent_upos",
     ]
-    tokens = encode(treebank, TemplateSet([f"m.{field}" for field in fields]), heads=treebank.heads)
+    tokens = encode(
+        treebank,
+        TemplateSet([f"m.{field}" for field in fields]),
+        heads=treebank.heads,
+    )
     upos = encode(treebank, TemplateSet(["m.upos"]))
     code = dict(zip("*ABCDEF", upos.columns[0, upos.roots[0] :].tolist()))
     code["."] = int(encode(treebank, TemplateSet(["m-1.upos"])).columns[0, 0])
@@ -398,7 +407,11 @@ def test_the_best_parses_come_in_order(models, grammar_and_held_out):
     n_best = model.predict_nbest(test, 4)
     for arcs, parses, best in zip(arcs_of(model, test), n_best, model.parse(test)):
         scores = np.sort(Trees(len(arcs) - 1, NonProjectiveTree()).scores(arcs))
-        assert_allclose([parse.score for parse in parses], scores[::-1][:4], atol=1e-9)
+        assert_allclose(
+            [parse.score for parse in parses],
+            scores[::-1][:4],
+            atol=1e-9,
+        )
         assert parses[0].heads.tolist() == best.heads
         assert parses[0].deprels == best.deprels
         assert all(len(parse.deprels) == len(best.heads) for parse in parses)

@@ -182,7 +182,11 @@ def without_heads(treebank, share, rng):
 @pytest.mark.parametrize("settings", [{}, {"loss": "crf"}, {"loss": "perceptron"}], ids=str)
 def test_partially_annotated_trees(grammar, settings, tmp_path):
     train, test = grammar
-    partial, unknown = without_heads(train[:200], 0.5, np.random.default_rng(0))
+    partial, unknown = without_heads(
+        train[:200],
+        0.5,
+        np.random.default_rng(0),
+    )
     with pytest.warns(DataWarning, match=f"{unknown.sum()} of {len(unknown)} words have no head"):
         model = parser(INFORMATIVE, **settings).fit(partial)
     few = parser(INFORMATIVE, **settings).fit(train[:20])
@@ -535,7 +539,11 @@ def test_scores_are_what_the_shared_task_defines(pairs):
     assert {name: scores[name] for name in expected} == pytest.approx(expected, nan_ok=False)
     assert scores["whole"] == np.mean([g.heads == s.heads for g, s in pairs])
     if any(form != "," for form in gold.column("forms", 0)):
-        without = evaluate_treebanks(gold, system, ignore=lambda form, upos, xpos: form == ",")
+        without = evaluate_treebanks(
+            gold,
+            system,
+            ignore=lambda form, upos, xpos: form == ",",
+        )
         expected = by_definition(pairs, lambda sentence, i: sentence.forms[i] != ",") | unknown
         if without["las"] is not None:
             assert {name: without[name] for name in expected} == pytest.approx(expected)

@@ -62,7 +62,10 @@ def fitted(treebanks):
 
 
 def same_trees(one, other, treebank):
-    return np.array_equal(one.parse(treebank).heads, other.parse(treebank).heads)
+    return np.array_equal(
+        one.parse(treebank).heads,
+        other.parse(treebank).heads,
+    )
 
 
 def test_parts_tell_what_arcs_cannot(treebanks, fitted):
@@ -157,7 +160,10 @@ def test_constraints_hold(treebanks, fitted):
         heads = fitted.parse(test[i : i + 1]).heads
         word = int(np.flatnonzero(heads > 0)[-1])
         other = next(h for h in range(1, len(heads) + 1) if h not in (word + 1, heads[word]))
-        with_arc = fitted.parse(test[i : i + 1], required=[[(other, word + 1)]])
+        with_arc = fitted.parse(
+            test[i : i + 1],
+            required=[[(other, word + 1)]],
+        )
         assert with_arc.heads[word] == other
         best_arc = (int(heads[word]), word + 1)
         without_arc = fitted.parse(test[i : i + 1], forbidden=[[best_arc]])
@@ -242,7 +248,11 @@ def test_projective_trees_and_several_roots(treebanks, projective):
 
 def test_short_and_long_sentences(fitted):
     one = Sentence(forms=["a"], lemmas=["a"], upos=["VERB"])
-    long = Sentence(forms=["w"] * 1000, lemmas=["a"] + ["y"] * 999, upos=["VERB"] + ["NOUN"] * 999)
+    long = Sentence(
+        forms=["w"] * 1000,
+        lemmas=["a"] + ["y"] * 999,
+        upos=["VERB"] + ["NOUN"] * 999,
+    )
     parsed = fitted.parse([one, long])
     assert parsed[0].heads == [0]
     assert parsed[1].heads.count(0) == 1

@@ -77,7 +77,11 @@ class Scripted:
         ]
 
     def parse(self, sentences):
-        heads = np.where(np.arange(sentences.n_words) < self._n_right, sentences.heads, -1)
+        heads = np.where(
+            np.arange(sentences.n_words) < self._n_right,
+            sentences.heads,
+            -1,
+        )
         return replace(sentences, heads=heads)
 
 
@@ -112,7 +116,11 @@ def test_the_knee_is_the_smallest_number_within_a_standard_error_of_the_best(
     gold = train[np.flatnonzero(np.arange(len(train)) % PERIOD == PERIOD - 1)[1::2]]
     assert [point["templates"] for point in curve] == list(right)
 
-    counts = np.clip(np.subtract.outer(n_right, gold.offsets[:-1]), 0, gold.lengths)
+    counts = np.clip(
+        np.subtract.outer(n_right, gold.offsets[:-1]),
+        0,
+        gold.lengths,
+    )
     differences = counts[np.argmax(n_right)] - counts
     errors = np.std(differences, axis=1, ddof=1) * np.sqrt(len(gold))
     for key, expected in {

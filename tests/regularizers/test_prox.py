@@ -105,7 +105,11 @@ each_function = pytest.mark.parametrize(
     [regularizer for regularizer, _ in CASES.values()] + list(SQUARED_NORMS.values()),
     ids=repr,
 )
-vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
+vectors = arrays(
+    np.float64,
+    P,
+    elements=st.floats(-20, 20).map(lambda v: round(v, 3)),
+)
 steps = st.floats(0.01, 10)
 
 
@@ -124,14 +128,22 @@ def test_prox_is_the_minimiser_that_a_generic_solver_finds(name, seed):
     rng = np.random.default_rng(seed)
     x0 = rng.normal(size=P) * 3
     step = rng.uniform(0.1, 2)
-    assert_allclose(regularizer.prox(x0, step), naive_prox(expression, x0, step), atol=2e-4)
+    assert_allclose(
+        regularizer.prox(x0, step),
+        naive_prox(expression, x0, step),
+        atol=2e-4,
+    )
 
 
 @every_regularizer
 def test_value_is_the_function_itself(name):
     regularizer, expression = CASES[name]
     x0 = np.random.default_rng(3).normal(size=P)
-    assert_allclose(regularizer.value(x0), expression(cp.Constant(x0)).value, rtol=1e-9)
+    assert_allclose(
+        regularizer.value(x0),
+        expression(cp.Constant(x0)).value,
+        rtol=1e-9,
+    )
 
 
 @every_regularizer
@@ -209,7 +221,10 @@ SEPARABLE = {
     "user": OwnPenalty(np.expm1, np.exp),
     "scaled": 0.25 * ElasticNet(0.3),
     "user, linear": OwnPenalty(lambda b: b, np.ones_like),
-    "user, pseudo-Huber": OwnPenalty(lambda b: np.hypot(1, b) - 1, lambda b: b / np.hypot(1, b)),
+    "user, pseudo-Huber": OwnPenalty(
+        lambda b: np.hypot(1, b) - 1,
+        lambda b: b / np.hypot(1, b),
+    ),
     "lq + ridge": 0.5 * LqNorm() + 0.5 * Ridge(),
     "lq + elastic": LqNorm(3) + ElasticNet(0.2),
     "lq + user + l21": LqNorm(1.2) + OwnPenalty(np.expm1, np.exp) + L21(),
@@ -263,7 +278,11 @@ def test_l1_before_the_group_norm_is_exact_and_the_other_order_is_not():
     w = cp.Variable(6)
     value = 0.5 * cp.norm1(w) + 0.5 * (cp.norm(w[:3]) + cp.norm(w[3:]))
     cp.Problem(cp.Minimize(value + 0.5 * cp.sum_squares(w - x))).solve(solver=cp.CLARABEL)
-    assert_allclose(groups.prox(l1.prox(x, 1.0), 1.0), w.value, atol=1e-4)
+    assert_allclose(
+        groups.prox(l1.prox(x, 1.0), 1.0),
+        w.value,
+        atol=1e-4,
+    )
     assert np.abs(l1.prox(groups.prox(x, 1.0), 1.0) - w.value).max() > 0.02
 
 
@@ -368,7 +387,11 @@ def test_the_weight_of_a_group_that_is_not_penalized_is_no_zero():
     free = WeightedSquaredL21([0.0, 1.0, 0.0, 0.0])
     assert_allclose(free.normalized_kernel_weights(b), [1 / 3, 0.0, 2 / 3, 0.0])
     limit = WeightedSquaredL21([1e-9, 1.0, 1e-9, 1e-9])
-    assert_allclose(limit.normalized_kernel_weights(b), [1 / 3, 0.0, 2 / 3, 0.0], atol=1e-8)
+    assert_allclose(
+        limit.normalized_kernel_weights(b),
+        [1 / 3, 0.0, 2 / 3, 0.0],
+        atol=1e-8,
+    )
     assert_allclose(SquaredL21().normalized_kernel_weights(np.zeros(3)), np.zeros(3))
     assert_allclose(L21Ball(9.0).normalized_kernel_weights([1.0, 3.0]), [0.25, 0.75])
 
@@ -514,7 +537,11 @@ def test_dual_norm_and_prox_of_overlapping_groups_are_those_of_a_generic_solver(
     x = cp.Variable(9)
     value = sum(w * cp.norm(x[group], 2) for w, group in zip(regularizer.weights, groups))
     largest = cp.Problem(cp.Maximize(y @ x), [value <= 1]).solve(solver=cp.CLARABEL)
-    assert_allclose(1.0 / regularizer.dual_scale(1e3 * y), 1e3 * largest, rtol=1e-6)
+    assert_allclose(
+        1.0 / regularizer.dual_scale(1e3 * y),
+        1e3 * largest,
+        rtol=1e-6,
+    )
     cp.Problem(cp.Minimize(value + 0.5 * cp.sum_squares(x - y))).solve(solver=cp.CLARABEL)
     assert_allclose(regularizer.prox(y, 1.0), x.value, atol=1e-4)
 
@@ -553,7 +580,12 @@ def test_compiled_steps_are_the_prox_of_norms(name, norms, step):
     shrunk = norms.copy()
     for one in steps:
         reduced = one.factor * (step / (1.0 + step * one.quadratic))
-        one.function(shrunk, reduced, one.parameters, np.empty((2, P)))
+        one.function(
+            shrunk,
+            reduced,
+            one.parameters,
+            np.empty((2, P)),
+        )
     assert_array_equal(shrunk, regularizer.prox(norms, step))
 
 

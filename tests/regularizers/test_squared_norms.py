@@ -31,7 +31,11 @@ CASES |= {
 }
 CASES["uniform"] = (SquaredLq(2.0), lambda d: d <= 1)
 each_case = pytest.mark.parametrize("case", CASES)
-vectors = arrays(np.float64, P, elements=st.floats(-20, 20).map(lambda v: round(v, 3)))
+vectors = arrays(
+    np.float64,
+    P,
+    elements=st.floats(-20, 20).map(lambda v: round(v, 3)),
+)
 
 
 @each_case
@@ -45,7 +49,11 @@ def test_value_is_the_least_over_the_set_of_weights(case, seed):
     assert_allclose(regularizer.value(b), least, rtol=1e-6)
     assert_allclose(regularizer.kernel_weights(b), d.value, atol=2e-3)
     weights = regularizer.kernel_weights(b)
-    assert_allclose(0.5 * np.sum(b**2 / weights), regularizer.value(b), rtol=1e-9)
+    assert_allclose(
+        0.5 * np.sum(b**2 / weights),
+        regularizer.value(b),
+        rtol=1e-9,
+    )
 
 
 @each_case
@@ -72,10 +80,26 @@ def test_the_ends_of_the_elastic_net_set_are_the_simplex_and_the_euclidean_ball(
         (ElasticNetWeights(1.0), SquaredL21()),
         (ElasticNetWeights(0.0), SquaredLq(4 / 3)),
     ]:
-        assert_allclose(regularizer.value(b), same.value(b), rtol=1e-12)
-        assert_allclose(regularizer.conjugate(y), same.conjugate(y), rtol=1e-12)
-        assert_allclose(regularizer.kernel_weights(b), same.kernel_weights(b), rtol=1e-6)
-        assert_allclose(regularizer.prox(b, 0.3), same.prox(b, 0.3), atol=1e-9)
+        assert_allclose(
+            regularizer.value(b),
+            same.value(b),
+            rtol=1e-12,
+        )
+        assert_allclose(
+            regularizer.conjugate(y),
+            same.conjugate(y),
+            rtol=1e-12,
+        )
+        assert_allclose(
+            regularizer.kernel_weights(b),
+            same.kernel_weights(b),
+            rtol=1e-6,
+        )
+        assert_allclose(
+            regularizer.prox(b, 0.3),
+            same.prox(b, 0.3),
+            atol=1e-9,
+        )
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.1, 0.3, 0.7, 0.99])
@@ -83,7 +107,11 @@ def test_norms_whose_squares_underflow_get_no_weight_and_do_no_harm(eta):
     b = np.array([1e-200, 1.0, 3e-163, 0.0, 2.0])
     regularizer = ElasticNetWeights(eta)
     weights = regularizer.kernel_weights(b)
-    assert_allclose(weights[[1, 4]], regularizer.kernel_weights(b[[1, 4]]), rtol=1e-12)
+    assert_allclose(
+        weights[[1, 4]],
+        regularizer.kernel_weights(b[[1, 4]]),
+        rtol=1e-12,
+    )
     assert (weights[[0, 2, 3]] == 0.0).all()
     assert np.isfinite(regularizer.value(b))
 
@@ -92,7 +120,11 @@ def test_norms_whose_squares_underflow_get_no_weight_and_do_no_harm(eta):
 def test_the_weights_of_many_kernels_meet_the_optimality_conditions(eta):
     b = np.random.default_rng(2).exponential(size=2000) ** 3
     weights = ElasticNetWeights(eta).kernel_weights(b)
-    assert_allclose(eta * weights.sum() + (1 - eta) * weights @ weights, 1.0, rtol=1e-12)
+    assert_allclose(
+        eta * weights.sum() + (1 - eta) * weights @ weights,
+        1.0,
+        rtol=1e-12,
+    )
     # b^2 / d^2 is proportional to the gradient of the constraint
     multiplier = (b / weights) ** 2 / (eta + 2 * (1 - eta) * weights)
     assert_allclose(multiplier, multiplier.mean(), rtol=1e-4)
@@ -124,7 +156,12 @@ def test_newton_finds_the_threshold_of_sorting(seed, p, step, spread):
     # the threshold of the first j of Algorithm 4 is the largest of the candidates
     expected = (step * moments / (1.0 + step * masses)).max(initial=0.0)
     assert_allclose(
-        threshold_by_newton(x, weights, step, *np.empty((2, len(x)))),
+        threshold_by_newton(
+            x,
+            weights,
+            step,
+            *np.empty((2, len(x))),
+        ),
         expected,
         rtol=1e-10,
         atol=1e-14,
@@ -162,7 +199,11 @@ def test_weights_of_an_elastic_net_prox_meet_their_constraint_and_are_the_best(e
     # d = t s / (1 - s), of the share s that is left of a norm
     d = step * weights / np.maximum(1.0 - weights, 1e-300)
     if step > 1e-8:
-        assert_allclose(eta * d.sum() + (1 - eta) * d @ d, 1.0, rtol=1e-6)
+        assert_allclose(
+            eta * d.sum() + (1 - eta) * d @ d,
+            1.0,
+            rtol=1e-6,
+        )
 
     def gain(weights):
         return (b**2 * weights / (1.0 + weights / step)).sum()

@@ -105,7 +105,12 @@ Y = np.array(["<low>", "mid & more", 'the "top"'])[np.digitize(X[:, 0] + X[:, 1]
 
 def test_a_classifier():
     model = omkl.OnlineMKLClassifier(loss="crf", epochs=4, random_state=0).fit(X[:80], Y[:80])
-    html = make_report(model, X[80:], Y[80:], title="Levels <b>")
+    html = make_report(
+        model,
+        X[80:],
+        Y[80:],
+        title="Levels <b>",
+    )
     page = checked(html)
     assert html == make_report(model, X[80:], Y[80:], title="Levels <b>")
     assert page.headings[0] == "Levels <b>"
@@ -362,7 +367,11 @@ def test_in_a_browser_tables_are_sorted_and_nothing_is_refused(tmp_path):
     path.write_text(html.replace("</body>", f"<script>{click}</script></body>"), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
     command += ["--virtual-time-budget=2000", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
-    finished = subprocess.run([*command, path.as_uri()], capture_output=True, text=True)
+    finished = subprocess.run(
+        [*command, path.as_uri()],
+        capture_output=True,
+        text=True,
+    )
     title = re.search(r"<title>([^<]*)</title>", finished.stdout).group(1)
     down, up = ([float(value) for value in part.split(",")] for part in title.split())
     assert down == sorted(down, reverse=True)
@@ -381,7 +390,11 @@ def sentences(draw, n=None):
     heads = [0] * n
     for k, word in enumerate(order[1:]):
         heads[word - 1] = draw(st.sampled_from(order[: k + 1]))
-    strings = st.lists(st.text(min_size=1, max_size=7), min_size=n, max_size=n)
+    strings = st.lists(
+        st.text(min_size=1, max_size=7),
+        min_size=n,
+        max_size=n,
+    )
     relations = st.lists(
         st.sampled_from(["det", "nsubj:pass", "flat:foreign", "_"]), min_size=n, max_size=n
     )

@@ -57,7 +57,11 @@ def test_with_another_hash_seed(files, tmp_path):
     )
     program += f"own.save_all(pathlib.Path({str(tmp_path)!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        env=environment,
+    )
     assert [(tmp_path / f"{number}.npz").read_bytes() for number in range(5)] == files
 
 

@@ -52,14 +52,22 @@ def killing(monkeypatch, call, number):
         return called
 
     if call == "write":
-        monkeypatch.setattr(_files.npy, "write_array", last(_files.npy.write_array))
+        monkeypatch.setattr(
+            _files.npy,
+            "write_array",
+            last(_files.npy.write_array),
+        )
     elif call == "unlink":
         monkeypatch.setattr("pathlib.Path.unlink", last(Path.unlink))
         return
     elif call == "open":
         monkeypatch.setattr(_files, "open", last(open), raising=False)
     else:
-        monkeypatch.setattr(os, call, last(getattr(os, call)))
+        monkeypatch.setattr(
+            os,
+            call,
+            last(getattr(os, call)),
+        )
     monkeypatch.setattr("pathlib.Path.unlink", not_when_dead(Path.unlink))
 
 

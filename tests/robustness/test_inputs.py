@@ -45,10 +45,19 @@ def test_duplicate_entries_of_sparse_matrices_are_summed(learner):
     model, y = learner
     matrix = sparse.csr_array(X)
     twice = sparse.csr_array(
-        (np.repeat(matrix.data / 2, 2), np.repeat(matrix.indices, 2), 2 * matrix.indptr), X.shape
+        (
+            np.repeat(matrix.data / 2, 2),
+            np.repeat(matrix.indices, 2),
+            2 * matrix.indptr,
+        ),
+        X.shape,
     )
     expected = model.fit(matrix, y).predict(matrix)
-    assert_allclose(model.fit(twice, y).predict(twice), expected, rtol=1e-9)
+    assert_allclose(
+        model.fit(twice, y).predict(twice),
+        expected,
+        rtol=1e-9,
+    )
     assert twice.nnz == 2 * matrix.nnz
 
 
@@ -74,7 +83,10 @@ def test_times_are_days_in_all_estimators(learner, zone):
     if zone is None:
         matrix = np.stack([times.to_numpy(), times.to_numpy() + np.timedelta64(12, "h")], axis=1)
         halves = np.stack([days["when"], days["when"] + 0.5], axis=1)
-        assert_allclose(model.fit(matrix, y).predict(matrix), model.fit(halves, y).predict(halves))
+        assert_allclose(
+            model.fit(matrix, y).predict(matrix),
+            model.fit(halves, y).predict(halves),
+        )
 
 
 def test_columns_that_share_a_name_are_refused(learner):
@@ -149,7 +161,17 @@ class Thing:
     """An object that no parameter takes."""
 
 
-VALUES = [Thing(), np.array([1.0, 2.0]), np.array([]), np.float32(1.0), -1, np.nan, "x", [], {}]
+VALUES = [
+    Thing(),
+    np.array([1.0, 2.0]),
+    np.array([]),
+    np.float32(1.0),
+    -1,
+    np.nan,
+    "x",
+    [],
+    {},
+]
 #: Parameters that make training long.
 LONG = {"epochs", "max_iter", "tol", "verbose"}
 

@@ -34,7 +34,11 @@ def regression(rng):
 
 def binary(rng):
     X, score = regression(rng)
-    return X, np.where(score > np.median(score), "yes", "no")
+    return X, np.where(
+        score > np.median(score),
+        "yes",
+        "no",
+    )
 
 
 def ternary(rng):
@@ -103,7 +107,10 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
 
     columns = rng.permutation(N)
     rows = rng.permutation(len(y))
-    check(make(LABELS[columns]).fit(X[:, columns], y), new[:, columns])
+    check(
+        make(LABELS[columns]).fit(X[:, columns], y),
+        new[:, columns],
+    )
     check(make([np.flatnonzero(g == LABELS).tolist() for g in (2, 0, 1)]).fit(X, y))
     check(make(LABELS).fit(X[rows], y[rows]))
     for kind in (sparse.csr_array, sparse.csc_array):
@@ -114,9 +121,15 @@ def test_designs_are_invariant_to_order_storage_and_repetition(name, rng):
     again = make(LABELS).fit(X[repeated], y[repeated])
     check(make(LABELS).fit(X, y, sample_weight=weights), expected=answers(again, new))
     if name == "outputs":
-        check(make(LABELS).fit(X, y[:, [2, 0, 1]]), expected=expected[:, [2, 0, 1]])
+        check(
+            make(LABELS).fit(X, y[:, [2, 0, 1]]),
+            expected=expected[:, [2, 0, 1]],
+        )
     elif draw is ternary:
-        check(make(LABELS).fit(X, in_reverse_order(y)), expected=expected[:, ::-1])
+        check(
+            make(LABELS).fit(X, in_reverse_order(y)),
+            expected=expected[:, ::-1],
+        )
 
 
 def in_reverse_order(y):
@@ -160,7 +173,11 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     expected = answers(plain, new)
 
     def check(model, new=new, expected=expected):
-        assert_allclose(answers(model, new), expected, atol=1e-2 * (1.0 + np.abs(expected).max()))
+        assert_allclose(
+            answers(model, new),
+            expected,
+            atol=1e-2 * (1.0 + np.abs(expected).max()),
+        )
         assert model.dual_gap_ <= model.tol
 
     order = rng.permutation(len(KERNELS))
@@ -173,7 +190,10 @@ def test_kernel_machines_are_invariant_to_order_and_repetition(name, rng):
     check(make(KERNELS).fit(X[:, columns], y), new[:, columns])
     check(make(KERNELS).set_params(dtype="float64").fit(np.asfortranarray(X), y))
     if draw is ternary:
-        check(make(KERNELS).fit(X, in_reverse_order(y)), expected=expected[:, ::-1])
+        check(
+            make(KERNELS).fit(X, in_reverse_order(y)),
+            expected=expected[:, ::-1],
+        )
     weights = rng.integers(0, 3, len(y))
     repeated = np.repeat(np.arange(len(y)), weights)
     of_repeated = answers(make(KERNELS).fit(X[repeated], y[repeated]), new)
@@ -211,7 +231,11 @@ def test_offsets_and_units_of_targets_change_nothing(name, several, rng):
         (1.7e9, 1.0),
         *([(0.0, 1e-9), (0.0, 1e9), (1e15, 1e9)] if any_unit else []),
     ]:
-        again = clone(model).fit(X, offset + unit * y, weights)
+        again = clone(model).fit(
+            X,
+            offset + unit * y,
+            weights,
+        )
         assert again.dual_gap_ <= model.tol
         assert_allclose(
             (again.predict(X) - offset) / unit, expected, atol=0.02 * y.std(axis=0).max()
@@ -223,7 +247,11 @@ def test_a_warm_start_and_a_path_are_in_units_of_the_targets(rng):
     y = y + 1e8
     model = GroupLasso(0.1, warm_start=True, tol=1e-6).fit(X, y)
     [record] = model.path(X, y, [0.1])
-    assert_allclose(X @ record["coef"] + record["intercept"], model.predict(X), rtol=1e-9)
+    assert_allclose(
+        X @ record["coef"] + record["intercept"],
+        model.predict(X),
+        rtol=1e-9,
+    )
     objective = 0.5 * np.mean((y - model.predict(X)) ** 2) + 0.1 * np.abs(model.coef_).sum()
     assert record["objective"] == pytest.approx(objective, rel=1e-4)
     assert model.fit(X, y).n_iter_ == 1
@@ -252,17 +280,37 @@ def test_online_machines_are_invariant_to_order(method, loss):
     expected = answers(plain, X)
     order = rng.permutation(len(KERNELS))
     columns = rng.permutation(N)
-    permuted = trained(X, y, [KERNELS[k] for k in order])
+    permuted = trained(
+        X,
+        y,
+        [KERNELS[k] for k in order],
+    )
     check(permuted, X, expected)
     assert permuted.kernel_weights_ == pytest.approx(plain.kernel_weights_, rel=1e-7, abs=1e-9)
-    check(trained(X[:, columns], y), X[:, columns], expected)
+    check(
+        trained(X[:, columns], y),
+        X[:, columns],
+        expected,
+    )
     # shuffling depends on positions, not on rows
     rows = rng.permutation(len(y))
     of_shuffled = answers(trained(X, y, shuffle=True), X)
-    check(trained(X[rows], y[rows], shuffle=True), X, of_shuffled)
+    check(
+        trained(X[rows], y[rows], shuffle=True),
+        X,
+        of_shuffled,
+    )
     if loss == "crf":
-        check(trained(X, in_reverse_order(y)), X, expected[:, ::-1])
+        check(
+            trained(X, in_reverse_order(y)),
+            X,
+            expected[:, ::-1],
+        )
     else:
         # of an odd number of targets, whose median is one of them
         odd = trained(X[1:], y[1:])
-        check(trained(X[1:], -y[1:]), X, -answers(odd, X))
+        check(
+            trained(X[1:], -y[1:]),
+            X,
+            -answers(odd, X),
+        )

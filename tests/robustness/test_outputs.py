@@ -28,7 +28,12 @@ def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
-    dump_svmlight_file(X, X[:, 0] > 0, str(folder / "rows.svm"), zero_based=False)
+    dump_svmlight_file(
+        X,
+        X[:, 0] > 0,
+        str(folder / "rows.svm"),
+        zero_based=False,
+    )
     train = [
         "train",
         "classifier",

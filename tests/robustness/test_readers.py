@@ -60,7 +60,11 @@ def good_files():
     npz = io.BytesIO()
     pyarrow.parquet.write_table(table, parquet)
     pyarrow.feather.write_feather(table, feather, chunksize=15)
-    np.savez_compressed(npz, X=rng.standard_normal((9, 3)), y=np.arange(9) % 3)
+    np.savez_compressed(
+        npz,
+        X=rng.standard_normal((9, 3)),
+        y=np.arange(9) % 3,
+    )
     return {
         "a.svm": svm,
         "a.svm.gz": gzip.compress(svm),

@@ -34,7 +34,11 @@ def squared(norms, step):
     """The prox of ``(a + b)^2 / 2``."""
     threshold = step * norms.sum() / (1 + 2 * step)
     if norms.min() <= threshold:
-        return np.where(norms == norms.max(), norms / (1 + step), LONG(0))
+        return np.where(
+            norms == norms.max(),
+            norms / (1 + step),
+            LONG(0),
+        )
     return norms - threshold
 
 
@@ -80,7 +84,11 @@ def test_lazy_steps_are_those_of_exact_arithmetic(name):
     trainer.recompute_norms()
     assert_allclose(tracked, trainer.group_state.norms, rtol=1e-8)
     assert theta.all()
-    assert_allclose(tracked, np.hypot(*theta.T).astype(float), rtol=1e-8)
+    assert_allclose(
+        tracked,
+        np.hypot(*theta.T).astype(float),
+        rtol=1e-8,
+    )
 
 
 def log_add(a, b):
@@ -124,10 +132,18 @@ def test_a_sequence_of_a_hundred_thousand_is_decoded_and_summed_up(rng):
     assert_array_equal(chain.decode(potentials), best_path_of_two_labels(unary, pairwise))
     log_sum, marginals = chain.marginals(potentials)
     forward = log_sums_before(unary, pairwise)
-    assert_allclose(log_sum, log_add(*forward[-1]), rtol=1e-10)
+    assert_allclose(
+        log_sum,
+        log_add(*forward[-1]),
+        rtol=1e-10,
+    )
     backward = log_sums_before(unary[::-1], pairwise.T)[::-1]
     log_products = np.array(forward) + np.array(backward) - potentials.unary
-    assert_allclose(marginals.unary, np.exp(log_products - log_sum), atol=1e-7)
+    assert_allclose(
+        marginals.unary,
+        np.exp(log_products - log_sum),
+        atol=1e-7,
+    )
 
 
 RNG = np.random.default_rng(0)
@@ -150,7 +166,11 @@ def test_one_class_and_one_target():
             warnings.simplefilter("ignore", UserWarning)
             assert_allclose(estimator.fit(X[:n], [2.5] * n).predict(X[:3]), 2.5)
     for classes in ("growing", ["no", "yes"]):
-        model = omkl.OnlineMKLClassifier().partial_fit(X[:n], ["yes"] * n, classes=classes)
+        model = omkl.OnlineMKLClassifier().partial_fit(
+            X[:n],
+            ["yes"] * n,
+            classes=classes,
+        )
         assert_array_equal(model.predict(X[:3]), ["yes"] * 3)
 
 

@@ -62,7 +62,11 @@ def test_false_discoveries_of_the_lasso_stay_below_the_bound_with_the_power_of_s
         X, y, useful = table(200, 40, 12, seed)
         selection = select_groups(GroupLassoCV(), X, y, fdr=0.2, random_state=seed)
         ours.append(shares(selection.selected, useful))
-        knockoffs = column_knockoffs(X, np.arange(40), np.random.default_rng(seed))
+        knockoffs = column_knockoffs(
+            X,
+            np.arange(40),
+            np.random.default_rng(seed),
+        )
         weights = np.abs(LassoCV(alphas=30).fit(np.hstack([X, knockoffs]), y).coef_)
         statistics = weights[:40] - weights[40:]
         selected = np.flatnonzero(statistics >= knockoff_threshold(statistics, 0.2))
@@ -107,7 +111,10 @@ def test_kernels_on_the_same_columns_are_one_group_and_weighting_is_by_norms():
     assert set(trained.kernel_weights_) == {*kernels, *(f"{name} (knockoff)" for name in kernels)}
     weights = trained.kernel_weights_
     a, b, c = (weights[name] - weights[f"{name} (knockoff)"] for name in kernels)
-    assert_allclose(tested.statistics(np.random.default_rng(0)), [a + b, c])
+    assert_allclose(
+        tested.statistics(np.random.default_rng(0)),
+        [a + b, c],
+    )
     with pytest.warns(DataWarning, match="select at least 10 groups or none, and there are 2"):
         assert select_groups(model, X, y).selected == []
 
@@ -116,7 +123,12 @@ def test_groups_of_columns_by_name():
     pandas = pytest.importorskip("pandas")
     X, y, _ = table(60, 4, 2, 0)
     frame = pandas.DataFrame(X, columns=list("abcd"))
-    tested = trial(GroupLasso(0.1, groups={"one": ["a", "d"], "two": ["b", "c"]}), frame, y, None)
+    tested = trial(
+        GroupLasso(0.1, groups={"one": ["a", "d"], "two": ["b", "c"]}),
+        frame,
+        y,
+        None,
+    )
     trained = tested.train(np.random.default_rng(0))
     assert trained.groups["one"] == [0, 3]
     assert {len(columns) for columns in trained.groups.values()} == {2}
@@ -131,7 +143,11 @@ SENTENCES = [
 
 def test_tokens_take_the_values_of_others_with_the_same_context(monkeypatch):
     seen = []
-    monkeypatch.setattr(SequenceLabeler, "fit", lambda self, X, y: seen.append((X, y)) or self)
+    monkeypatch.setattr(
+        SequenceLabeler,
+        "fit",
+        lambda self, X, y: seen.append((X, y)) or self,
+    )
     X = []
     for sentence, tags, _ in SENTENCES:
         pairs = zip(sentence.split(), tags.split())

@@ -31,7 +31,11 @@ def test_knockoffs_have_the_largest_entropy(groups):
     """Compare with a generic solver over the scales of the blocks."""
     covariance = autoregressive(6, 0.6)
     S = knockoff_covariance(covariance, groups)
-    blocks = np.where(groups[:, None] == groups, covariance, 0.0)
+    blocks = np.where(
+        groups[:, None] == groups,
+        covariance,
+        0.0,
+    )
 
     def loss(logs):
         sign, value = np.linalg.slogdet(2.0 * covariance - blocks * np.exp(logs)[groups])
@@ -40,7 +44,11 @@ def test_knockoffs_have_the_largest_entropy(groups):
     start = np.full(groups.max() + 1, np.log(0.05))
     options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 9999, "maxfev": 9999}
     solution = scipy.optimize.minimize(loss, start, method="Nelder-Mead", options=options)
-    assert_allclose(S, blocks * np.exp(solution.x)[groups], rtol=1e-4)
+    assert_allclose(
+        S,
+        blocks * np.exp(solution.x)[groups],
+        rtol=1e-4,
+    )
     assert np.linalg.eigvalsh(2.0 * covariance - S).min() > 0.0
 
 
@@ -57,14 +65,21 @@ def test_swapping_columns_with_their_knockoffs_keeps_all_covariances():
     for j in range(4):
         places = np.arange(8)
         places[[j, 4 + j]] = places[[4 + j, j]]
-        assert_allclose(correlations[np.ix_(places, places)], correlations, atol=0.03)
+        assert_allclose(
+            correlations[np.ix_(places, places)],
+            correlations,
+            atol=0.03,
+        )
     assert max(correlations[j, 4 + j] for j in range(4)) < 0.95  # knockoffs are no copies
 
 
 def test_donors_are_a_permutation_within_contexts(rng):
     context = rng.integers(3, size=30)
     draws = np.array([resampled(context, rng) for _ in range(3000)])
-    assert_array_equal(np.sort(draws, axis=1), np.tile(np.arange(30), (3000, 1)))
+    assert_array_equal(
+        np.sort(draws, axis=1),
+        np.tile(np.arange(30), (3000, 1)),
+    )
     assert (context[draws] == context).all()
     n_alike = np.bincount(context)[context[0]]
     assert np.mean(draws[:, 0] == 0) == pytest.approx(1.0 / n_alike, abs=0.02)

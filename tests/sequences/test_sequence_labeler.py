@@ -222,7 +222,11 @@ def test_automatic_epochs_make_enough_rounds_of_few_sequences(n, epochs):
     X = [["a", "b"]] * n
     y = [["A", "B"]] * n
     assert omkl.SequenceLabeler(random_state=0).fit(X, y).n_iter_ == epochs
-    stream = Stream.from_arrays(X[:100], y[:100], 50)
+    stream = Stream.from_arrays(
+        X[:100],
+        y[:100],
+        50,
+    )
     assert omkl.SequenceLabeler(random_state=0).fit(stream).n_iter_ == 20
     with pytest.raises(InputError, match="epochs must be 1 to read an iterator, got 'auto'"):
         omkl.SequenceLabeler().fit(iter(zip(X, y)))
@@ -544,7 +548,10 @@ def test_given_labels_are_kept_and_the_others_are_the_best(chunks):
         scores = sorted((chain.score(potentials, codes) for codes in allowed), reverse=True)
         assert_allclose([labeling.score for labeling in labelings], scores[:3])
         assert_array_equal(labelings[0].labels, predicted)
-    together = labeler.predict([x, ["Bob"], []], labels=[[None] * 4, ["B-LOC"], []])
+    together = labeler.predict(
+        [x, ["Bob"], []],
+        labels=[[None] * 4, ["B-LOC"], []],
+    )
     assert [list(labels) for labels in together[1:]] == [["B-LOC"], []]
 
 
@@ -554,7 +561,10 @@ def test_constraints_that_contradict_are_refused(chunks):
     ).fit(*chunks)
     for method in (labeler.predict, labeler.predict_nbest):
         with pytest.raises(InputError, match="Sequence 1 has no labelling"):
-            method([["a"], ["Ann", "saw"]], labels=[[None], ["O", "I-PER"]])
+            method(
+                [["a"], ["Ann", "saw"]],
+                labels=[[None], ["O", "I-PER"]],
+            )
     for X, labels in (
         ([["a"]], [["XYZ"]]),
         ([["a"]], [["O", "O"]]),
@@ -654,9 +664,16 @@ def test_a_margin_model_is_calibrated_on_held_out_data(rng, reloaded):
     for low in np.arange(0.1, 0.9, 0.2):
         inside = (p >= low) & (p < low + 0.2)
         assert abs(p[inside].mean() - hit[inside].mean()) < 0.12
-    labeler.calibrate([*X_test[:200], X[0]], [*y_test[:200], ["never seen"] * len(X[0])])
+    labeler.calibrate(
+        [*X_test[:200], X[0]],
+        [*y_test[:200], ["never seen"] * len(X[0])],
+    )
     temperature = labeler.temperature_
-    least = log_loss(labeler, X_test[:200], y_test[:200])
+    least = log_loss(
+        labeler,
+        X_test[:200],
+        y_test[:200],
+    )
     for factor in (0.8, 1.25):
         labeler.temperature_ = factor * temperature
         assert log_loss(labeler, X_test[:200], y_test[:200]) > least
@@ -710,7 +727,11 @@ BILOU = ("O", "B-PER", "I-PER", "L-PER", "U-PER", "B-LOC", "L-LOC", "I-LOC")
 def labels_of(alphabet):
     """Gold and predicted labels of a few sequences."""
     pair = st.tuples(st.sampled_from(alphabet), st.sampled_from(alphabet))
-    return st.lists(st.lists(pair, min_size=1, max_size=8), min_size=1, max_size=4)
+    return st.lists(
+        st.lists(pair, min_size=1, max_size=8),
+        min_size=1,
+        max_size=4,
+    )
 
 
 def sides(sequences):
@@ -804,7 +825,10 @@ def test_predictions_of_folds_are_joined(lengths):
     folds = KFold(3)
     predictions = cross_val_predict(labeler, X, y, cv=folds)
     for train, test in folds.split(X):
-        labeler_of_fold = clone(labeler).fit([X[i] for i in train], [y[i] for i in train])
+        labeler_of_fold = clone(labeler).fit(
+            [X[i] for i in train],
+            [y[i] for i in train],
+        )
         for i, labels in zip(test, labeler_of_fold.predict([X[i] for i in test])):
             assert predictions[i].tolist() == labels.tolist()
     assert evaluate_labels(y, predictions)["tokens"] == 3 * sum(lengths)

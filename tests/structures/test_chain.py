@@ -163,7 +163,11 @@ def test_messages_that_hardly_overlap_fall_back_to_logs():
     expected = np.empty((2, 2)), np.empty((1, 2, 2))
     assert np.isnan(_jit_chain.forward_backward(NO_ARRAYS, unary, pairwise, *expected))
     _, marginals = Chain(2).marginals((unary, pairwise))
-    assert_allclose(marginals.unary, [[0.0, 1.0], [0.5, 0.5]], atol=1e-12)
+    assert_allclose(
+        marginals.unary,
+        [[0.0, 1.0], [0.5, 0.5]],
+        atol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,7 +187,12 @@ def test_many_sequences_decode_as_one_by_one(seed, kind, n):
     lengths = np.random.default_rng(seed).integers(0, 5, size=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     chain = chain_of(kind, 3)
-    potentials = potentials_of(seed, int(offsets[-1]), 3, kind)
+    potentials = potentials_of(
+        seed,
+        int(offsets[-1]),
+        3,
+        kind,
+    )
     decoded = chain.decode_many(potentials, offsets)
     for low, high in pairwise(offsets):
         if high > low:
@@ -196,7 +205,11 @@ def test_difference_is_that_of_indicators_and_scores(seed, n, n_labels, kind):
     chain = chain_of(kind, n_labels)
     predicted, gold = np.random.default_rng(seed).integers(0, n_labels, size=(2, n))
     gap, gradient = chain.difference(potentials, predicted, gold)
-    assert_allclose(gap, score(potentials, predicted) - score(potentials, gold), atol=1e-12)
+    assert_allclose(
+        gap,
+        score(potentials, predicted) - score(potentials, gold),
+        atol=1e-12,
+    )
     indicators = zip(chain.indicator(predicted), chain.indicator(gold))
     for difference, (counts, gold_counts) in zip(gradient, indicators):
         assert_allclose(difference, counts - gold_counts)
@@ -263,7 +276,11 @@ def test_gradients_are_slopes_of_the_loss(loss, partial, rng):
                 array[index] += shift
                 values.append(loss.value_and_gradient(chain, potentials, gold)[0])
                 array[index] -= shift
-            assert_allclose((values[0] - values[1]) / 2e-6, slopes[index], atol=1e-5)
+            assert_allclose(
+                (values[0] - values[1]) / 2e-6,
+                slopes[index],
+                atol=1e-5,
+            )
 
 
 @pytest.mark.parametrize(
@@ -371,19 +388,36 @@ def test_binary_is_the_two_class_problem_with_opposite_scores(z, gold):
             # dL/dz = (dL/ds_1 - dL/ds_0) / 2
             slope = (expected_gradient.unary[0, 1] - expected_gradient.unary[0, 0]) / 2
             assert_allclose(gradient.unary[0, 0], slope, atol=1e-12)
-    assert_allclose(binary.score(one, gold), multiclass.score(two, gold))
-    assert_allclose(binary.indicator(gold).unary[0, 0] * z, binary.score(one, gold))
+    assert_allclose(
+        binary.score(one, gold),
+        multiclass.score(two, gold),
+    )
+    assert_allclose(
+        binary.indicator(gold).unary[0, 0] * z,
+        binary.score(one, gold),
+    )
 
 
 @pytest.mark.parametrize("y", [-1, 1])
 @pytest.mark.parametrize("z", [-3.0, -0.2, 0.0, 0.7, 1.0, 5.0])
 def test_binary_losses_are_the_textbook_ones(y, z):
     gold = (y + 1) // 2
-    hinge, _ = StructuredHinge().value_and_gradient(Binary(), np.array([z]), gold)
+    hinge, _ = StructuredHinge().value_and_gradient(
+        Binary(),
+        np.array([z]),
+        gold,
+    )
     assert_allclose(hinge, max(0.0, 1 - y * z))
-    logistic, gradient = CRF().value_and_gradient(Binary(), np.array([z]), gold)
+    logistic, gradient = CRF().value_and_gradient(
+        Binary(),
+        np.array([z]),
+        gold,
+    )
     assert_allclose(logistic, np.log1p(np.exp(-y * z)))
-    assert_allclose(gradient.unary[0, 0], -y / (1 + np.exp(y * z)))
+    assert_allclose(
+        gradient.unary[0, 0],
+        -y / (1 + np.exp(y * z)),
+    )
 
 
 def test_multiclass_crf_is_log_loss():
@@ -453,7 +487,11 @@ def test_the_best_labellings_come_in_the_order_of_their_scores(seed, n, n_labels
     labels, scores = chain.decode_best(potentials, n_best)
     expected = sorted((chain.score(potentials, output) for output in outputs), reverse=True)
     assert_allclose(scores, expected[:n_best], atol=1e-9)
-    assert_allclose([chain.score(potentials, labelling) for labelling in labels], scores, atol=1e-9)
+    assert_allclose(
+        [chain.score(potentials, labelling) for labelling in labels],
+        scores,
+        atol=1e-9,
+    )
     decoded = set(map(tuple, labels))
     assert len(decoded) == len(labels)
     assert decoded <= set(map(tuple, outputs))
@@ -485,11 +523,19 @@ def test_losses_of_partial_annotation_by_enumeration(loss, seed, n, n_labels, ki
         return
     value, gradient = loss.value_and_gradient(chain, potentials, gold)
     if isinstance(loss, CRF):
-        assert_allclose(value, logsumexp(scores) - logsumexp(scores[agrees]), atol=1e-9)
+        assert_allclose(
+            value,
+            logsumexp(scores) - logsumexp(scores[agrees]),
+            atol=1e-9,
+        )
     else:
         weight = getattr(loss, "cost_weight", 0.0)
         costs = weight * np.array([chain.cost(gold, output) for output in outputs])
-        assert_allclose(value, np.max(scores + costs) - np.max(scores[agrees]), atol=1e-9)
+        assert_allclose(
+            value,
+            np.max(scores + costs) - np.max(scores[agrees]),
+            atol=1e-9,
+        )
     if gradient is not None:
         differences = unary_differences(loss, chain, potentials, gold)
         assert_allclose(gradient.unary, differences, atol=1e-5)
@@ -514,11 +560,17 @@ def test_many_constrained_sequences_decode_as_one_by_one():
     rng = np.random.default_rng(3)
     chain = Chain(4, allowed=allowed_transitions("BIO", ["B-X", "I-X", "O", "B-Y"]))
     offsets = np.concatenate([[0, 3, 3], np.arange(4, FEW + 9)])
-    potentials = ChainPotentials(rng.normal(size=(offsets[-1], 4)), rng.normal(size=(1, 4, 4)))
+    potentials = ChainPotentials(
+        rng.normal(size=(offsets[-1], 4)),
+        rng.normal(size=(1, 4, 4)),
+    )
     together = chain.decode_many(potentials, offsets)
     for low, high in pairwise(offsets):
         if high > low:
-            assert_array_equal(together[low:high], chain.decode(chain.part(potentials, low, high)))
+            assert_array_equal(
+                together[low:high],
+                chain.decode(chain.part(potentials, low, high)),
+            )
     assert chain.allowed.first_violation(together, offsets) is None
 
 

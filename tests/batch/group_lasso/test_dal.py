@@ -22,6 +22,7 @@ from omkl.exceptions import InputError
 from omkl.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Squared, SquaredHinge
 from omkl.regularizers import L1, L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
+from ...cases import mostly_slow
 from ...passes import OwnPenalty
 from ..generic import LOSSES
 
@@ -96,10 +97,17 @@ def generic_optimum(problem, loss, regularizer, grouped):
     return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
 
 
-@each_loss
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("grouped", [True, False])
+each_intercept = pytest.mark.parametrize("intercept", [True, False])
+
+
+@mostly_slow(
+    ("loss", "regularizer", "intercept", "grouped"),
+    LOSSES,
+    REGULARIZERS,
+    (True, False),
+    (True, False),
+    every=3,
+)
 def test_the_objective_is_that_of_a_generic_solver(loss, regularizer, intercept, grouped):
     problem = make_problem(loss, regularizer, intercept=intercept, grouped=grouped)
     optimum = generic_optimum(problem, loss, regularizer, grouped)
@@ -150,7 +158,7 @@ def test_badly_conditioned_designs_are_solved_tightly(loss, rng):
 
 
 @each_loss
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 def test_from_the_largest_alpha_on_the_model_is_a_constant(loss, intercept):
     problem = make_problem(loss, "elastic net", share=1.0, intercept=intercept)
     assert len(DAL().solve(problem, tol=1e-6).model.active) == 0
@@ -171,7 +179,13 @@ def test_zero_and_duplicate_columns_do_no_harm():
     )
     w = solution.model.dense(45)
     assert_array_equal(w[[0, 1, 2, 43, 44]], 0.0)
-    zero = DesignProblem(as_design(np.zeros((30, 4))), problem.y, problem.loss, L21(), 0.1 / 30)
+    zero = DesignProblem(
+        as_design(np.zeros((30, 4))),
+        problem.y,
+        problem.loss,
+        L21(),
+        0.1 / 30,
+    )
     solution = DAL().solve(zero, tol=1e-6)
     assert solution.converged
     assert len(solution.model.active) == 0
@@ -189,7 +203,11 @@ def test_tall_and_wide_designs(loss, m, n):
 
 def test_a_callback_ends_the_search_and_a_start_goes_on():
     problem = make_problem("logistic", m=60, n=500, share=0.05)
-    short = DAL().solve(problem, tol=1e-8, on_iteration=lambda record: record["active"] > 0)
+    short = DAL().solve(
+        problem,
+        tol=1e-8,
+        on_iteration=lambda record: record["active"] > 0,
+    )
     assert not short.converged
     for start in (short.start, short.model):
         resumed = DAL().solve(problem, tol=1e-8, start=start)
@@ -226,7 +244,13 @@ def test_bad_parameters_are_refused():
         DAL().solve(make_problem("squared"), tol=0.0)
     with pytest.raises(InputError, match="sum over groups"):
         DAL().solve(
-            DesignProblem(as_design(np.eye(4)), np.arange(4.0), Squared(), SquaredL21(), 1.0)
+            DesignProblem(
+                as_design(np.eye(4)),
+                np.arange(4.0),
+                Squared(),
+                SquaredL21(),
+                1.0,
+            )
         )
     with pytest.raises(InputError, match="second derivative"):
         SpaRSA().solve(make_problem("hinge"))
@@ -332,7 +356,15 @@ def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, s
 
 
 def test_zero_targets_without_an_intercept_have_the_zero_model():
-    problem = DesignProblem(as_design(np.eye(4)), np.zeros(4), Squared(), L21(), 0.1, None, False)
+    problem = DesignProblem(
+        as_design(np.eye(4)),
+        np.zeros(4),
+        Squared(),
+        L21(),
+        0.1,
+        None,
+        False,
+    )
     for solver in (DAL(), SpaRSA()):
         solution = solver.solve(problem)
         assert solution.converged
@@ -361,7 +393,7 @@ def test_numbers_that_are_not_finite_are_refused_where_products_meet_them():
                 solver.solve(problem)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 @pytest.mark.parametrize("size", [1, 3, 50, 150])
 def test_constant_and_duplicate_columns_in_groups_of_all_sizes_are_solved(size, intercept, rng):
     X = rng.normal(size=(30, 300))
@@ -379,6 +411,12 @@ def test_constant_and_duplicate_columns_in_groups_of_all_sizes_are_solved(size, 
 
 
 def test_columns_that_have_nothing_to_do_with_the_targets_have_no_path():
-    problem = DesignProblem(as_design(np.zeros((5, 3))), np.arange(5.0), Squared(), L21(), 1.0)
+    problem = DesignProblem(
+        as_design(np.zeros((5, 3))),
+        np.arange(5.0),
+        Squared(),
+        L21(),
+        1.0,
+    )
     with pytest.raises(InputError, match="none is in the model at any alpha"):
         next(regularization_path(DAL(), problem, 3))

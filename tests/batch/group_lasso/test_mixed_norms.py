@@ -30,6 +30,8 @@ from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic, Poisson, Squared
 from omkl.regularizers import L1, L21, ElasticNet, SparseGroup
 
+from ...cases import mostly_slow
+
 LABELS = np.arange(24) // 4
 ONES = np.ones(6)
 # weights of group norms, weights of coefficients, nonnegative
@@ -107,10 +109,20 @@ def by_cvxpy(samples, loss, kind, intercept, alpha=0.1):
     return problem.value, w.value
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", [Squared, Logistic, Poisson, Hinge])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("is_sparse", [True, False])
+each_intercept = pytest.mark.parametrize("intercept", [True, False])
+
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@mostly_slow(
+    ("kind", "loss", "intercept", "is_sparse"),
+    KINDS,
+    (Squared, Logistic, Poisson, Hinge),
+    (True, False),
+    (True, False),
+    every=3,
+)
 def test_solutions_are_those_of_a_convex_solver(samples, kind, loss, intercept, is_sparse):
     if loss is Hinge and "unpenalized" in kind:
         with pytest.raises(InputError, match="weight 0"):
@@ -132,17 +144,21 @@ def test_solutions_are_those_of_a_convex_solver(samples, kind, loss, intercept, 
         assert solution.model.dense(24)[penalized].min() >= 0.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_newton_steps_end_where_sweeps_do(samples, kind, monkeypatch):
     problem = make_problem(samples, Logistic, kind)
     swept = DAL().solve(problem, 1e-9)
     monkeypatch.setattr(_Search, "_gives_up", lambda self, gaps: self.problem.takes_newton_steps)
     stepped = DAL().solve(problem, 1e-8)
     assert (stepped.history[-1]["newton_steps"] > 0) == ("unpenalized" not in kind)
-    assert_allclose(stepped.model.dense(24), swept.model.dense(24), atol=1e-3)
+    assert_allclose(
+        stepped.model.dense(24),
+        swept.model.dense(24),
+        atol=1e-3,
+    )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_a_path_begins_where_no_penalized_group_is_in_the_model(samples, kind):
     problem = make_problem(samples, Squared, kind)
     path = list(regularization_path(DAL(), problem, 6, 1e-7, decades=2))
@@ -177,7 +193,11 @@ def test_paths_on_wide_designs_are_the_separate_fits():
         )
         for point in regularization_path(DAL(), problem, 8, 1e-6, decades=1.5):
             alone = DAL().solve(problem.at(point.value), 1e-6)
-            assert_allclose(point.solution.certificate.primal, alone.certificate.primal, rtol=2e-6)
+            assert_allclose(
+                point.solution.certificate.primal,
+                alone.certificate.primal,
+                rtol=2e-6,
+            )
             assert certify(problem.at(point.value), point.solution.model).gap <= 1e-4
 
 
@@ -203,7 +223,11 @@ def test_the_dual_norm_is_the_polar(c, w, norm_weight, l1_weight, positive):
     if bound > 1e-6:
         assert_allclose(norms.dual_norms(2.0 * c), 2.0 * bound)
         left = norms.thresholded(c, bound)
-        assert_allclose(np.linalg.norm(left), bound * norm_weight, atol=1e-9 * (1 + bound))
+        assert_allclose(
+            np.linalg.norm(left),
+            bound * norm_weight,
+            atol=1e-9 * (1 + bound),
+        )
 
 
 def test_infeasible_models_and_unsuitable_solvers_are_refused(samples):
@@ -220,10 +244,21 @@ def test_infeasible_models_and_unsuitable_solvers_are_refused(samples):
             1.0,
             ColumnGroups(LABELS, 24),
         )
-    groups = ColumnGroups(np.arange(24) == 23, 24, [0.0, 1.0])
+    groups = ColumnGroups(
+        np.arange(24) == 23,
+        24,
+        [0.0, 1.0],
+    )
     with pytest.raises(InputError, match="fit any targets"):
         DAL().solve(
-            DesignProblem(as_design(samples[0][:20]), problem.y[:20], Squared(), L21(), 1.0, groups)
+            DesignProblem(
+                as_design(samples[0][:20]),
+                problem.y[:20],
+                Squared(),
+                L21(),
+                1.0,
+                groups,
+            )
         )
 
 
@@ -285,7 +320,7 @@ def stacked_by_cvxpy(stacked_samples, kind, weights, intercept, labels=OF_OUTPUT
 
 @pytest.mark.parametrize("kind", ["squared", "multinomial", "poisson"])
 @pytest.mark.parametrize("has_free", [False, True])
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 def test_stacked_solutions_are_those_of_a_convex_solver(stacked_samples, kind, has_free, intercept):
     weights = np.ones(6)
     weights[1] = 0.0 if has_free else 2.0
@@ -341,7 +376,11 @@ def test_the_multinomial_loss_and_its_conjugate_are_a_pair(rng):
         (loss.dual_point(z - 1e-6 * step) - loss.dual_point(z + 1e-6 * step)) / 2e-6,
         atol=1e-8,
     )
-    assert_allclose(hessian.balance(step).reshape(3, 6).sum(axis=1), step.sum() / 3, atol=1e-12)
+    assert_allclose(
+        hessian.balance(step).reshape(3, 6).sum(axis=1),
+        step.sum() / 3,
+        atol=1e-12,
+    )
     # the bound holds for the curvature in every direction
     u = (y - rho / weights).reshape(3, 6)
     for i, bound in enumerate((loss.curvature(rho) / weights)[:6]):
@@ -372,7 +411,7 @@ def test_kinks_and_sparse_groups_are_refused_for_several_outputs(stacked_samples
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 @pytest.mark.parametrize("kind", ["squared", "multinomial", "multinomial sparse"])
 def test_newton_steps_lead_to_the_solution_of_sweeps(size, intercept, kind, monkeypatch):
     """On correlated columns, where coordinate descent is slow."""

@@ -52,13 +52,19 @@ def swept(problem, rounds):
         outputs = working_set.outputs(w)
         w = sweeps.round(w, outputs + problem.best_intercept(outputs))
     outputs = working_set.outputs(w)
-    value = problem.primal(outputs + problem.best_intercept(outputs), working_set.blocks.norms(w))
+    value = problem.primal(
+        outputs + problem.best_intercept(outputs),
+        working_set.blocks.norms(w),
+    )
     return working_set.model(w, 0.0).dense(24), value
+
+
+each_kind = pytest.mark.parametrize("kind", ["dense", "sparse"])
 
 
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3)], ids=repr)
 @pytest.mark.parametrize("grouped", [True, False])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@each_kind
 def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypatch):
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", np.inf)
     monkeypatch.setattr(design_sweeps, "LEAST_GAIN", 0.0)
@@ -77,11 +83,15 @@ def test_one_round_solves_the_active_groups(regularizer, grouped, kind, monkeypa
     linear, quadratic = regularizer.elastic
     slope = linear * w[active] / norms[active] + quadratic * w[active]
     assert active.sum() > 5
-    assert_allclose(correlations[active], problem.alpha * slope, atol=1e-9)
+    assert_allclose(
+        correlations[active],
+        problem.alpha * slope,
+        atol=1e-9,
+    )
 
 
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.3), 2.0 * L21()], ids=repr)
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@each_kind
 @pytest.mark.parametrize("size", [2, 5, 90])
 def test_one_sweep_minimises_a_single_group_exactly(regularizer, kind, size, monkeypatch, rng):
     monkeypatch.setattr(design_sweeps, "FASTER_FACTORS", 1e-12)
@@ -149,7 +159,11 @@ KINDS = {
     "weights": {"sample_weight": data()[2]},
     "an offset": {"offset": data()[2]},
     "unpenalized": {
-        "groups": ColumnGroups(np.arange(N) // 3, N, [0.0, *range(1, 8)]),
+        "groups": ColumnGroups(
+            np.arange(N) // 3,
+            N,
+            [0.0, *range(1, 8)],
+        ),
         "sample_weight": data()[2],
     },
 }
@@ -272,7 +286,7 @@ def test_norms_are_exact_where_the_constraint_is_violated_and_bounds_elsewhere(
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@each_kind
 def test_screening_does_not_change_the_solution(kind, loss):
     problem = screened_problem(kind, share=0.1, loss=loss, m=200, n=2000)
     rows = (

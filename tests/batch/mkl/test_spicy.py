@@ -40,6 +40,7 @@ from omkl.losses import (
 )
 from omkl.regularizers import L21, ElasticNet, LqNorm, Ridge, SquaredL21
 
+from ...cases import mostly_slow, slow
 from ...passes import OwnPenalty
 from ...stacks import DenseStack
 from ..generic import LOSSES, REGULARIZERS, M, N, generic_optimum, small_problem
@@ -56,8 +57,11 @@ def many_kernels(n_kernels=400, n_samples=40, seed=0, rank=8):
 SOLVERS = {"spicy": Spicy(), "one-step": OneStep()}
 
 
+each_intercept = pytest.mark.parametrize("intercept", [True, False])
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 @pytest.mark.parametrize("C", [0.5, 20.0])
 def test_reaches_the_optimum(solver, loss, regularizer, intercept, C):
     problem, factors = small_problem(loss, regularizer, C=C, intercept=intercept)
@@ -92,7 +96,10 @@ def test_the_certificate_is_that_of_the_returned_model(loss, regularizer):
     assert recomputed.gap <= 1e-4 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+each_loss = pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+
+
+@each_loss
 @pytest.mark.parametrize("regularizer", [L21(), ElasticNet(0.2), SquaredL21()])
 def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, monkeypatch):
     kernels, y = many_kernels()
@@ -106,7 +113,7 @@ def test_a_working_set_finds_what_all_kernels_together_give(loss, regularizer, m
     assert_allclose(by_rounds.certificate.norms, at_once.certificate.norms, atol=1e-3)
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+@each_loss
 def test_where_a_constant_is_best_a_search_ends_with_it(loss):
     kernels, y = many_kernels()
     problem = Problem(kernels, y, loss, L21(), C=1e-3)
@@ -133,7 +140,14 @@ def test_a_warm_start_ends_where_a_cold_one_does(loss):
 class TestEdges:
     def solve(self, grams, y, loss, C=10.0):
         solution = Spicy().solve(
-            Problem(DenseStack(np.asarray(grams)), y, loss, L21(), C), tol=1e-5
+            Problem(
+                DenseStack(np.asarray(grams)),
+                y,
+                loss,
+                L21(),
+                C,
+            ),
+            tol=1e-5,
         )
         assert solution.converged
         return solution
@@ -141,14 +155,22 @@ class TestEdges:
     def test_a_large_C_and_one_sample_of_a_class(self, loss):
         kernels, y = many_kernels(10)
         assert self.solve(kernels.grams, y, loss, C=1e5).certificate.primal < 1e5
-        self.solve(kernels.grams, np.where(np.arange(len(y)) == 0, 1.0, -1.0), loss)
+        self.solve(
+            kernels.grams,
+            np.where(np.arange(len(y)) == 0, 1.0, -1.0),
+            loss,
+        )
 
     def test_kernels_of_rank_one_zero_kernels_and_twins(self, loss, rng):
         columns = rng.normal(size=(3, 30))
         y = np.sign(columns[0] + 0.3 * rng.normal(size=30))
         ones = [np.outer(column, column) for column in columns]
         alone = self.solve(ones, y, loss)
-        twins = self.solve([*ones, *ones, np.zeros((30, 30))], y, loss)
+        twins = self.solve(
+            [*ones, *ones, np.zeros((30, 30))],
+            y,
+            loss,
+        )
         assert twins.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-5)
         assert twins.certificate.norms[-1] == 0.0
 
@@ -194,11 +216,21 @@ def test_the_squared_norm_is_the_same_problem_at_another_C(C):
     solution = Spicy().solve(Problem(kernels, y, Hinge(), L21(), 10 * C), tol=1e-8)
     total = solution.certificate.norms.sum()
     assert total > 0
-    squared = Problem(kernels, y, Hinge(), SquaredL21(), 10 * C * total)
+    squared = Problem(
+        kernels,
+        y,
+        Hinge(),
+        SquaredL21(),
+        10 * C * total,
+    )
     assert certify(squared, solution.model, total * solution.certificate.rho).gap < 1e-5
     directly = Spicy().solve(squared, tol=1e-8)
     assert directly.converged
-    assert_allclose(directly.certificate.norms, solution.certificate.norms, atol=1e-3 * total)
+    assert_allclose(
+        directly.certificate.norms,
+        solution.certificate.norms,
+        atol=1e-3 * total,
+    )
 
 
 # ---- the one-step method -------------------------------------------------------------------------
@@ -210,7 +242,7 @@ OWN = OwnPenalty(lambda b: b + b**2 / 2, lambda b: 1 + b)
 @pytest.mark.parametrize(
     "regularizer", [ElasticNet(0.05), 3.0 * ElasticNet(0.9), LqNorm(1.1), LqNorm(3.0), Ridge(), OWN]
 )
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+@each_loss
 def test_one_step_agrees_with_spicy_on_many_kernels(loss, regularizer):
     kernels, y = many_kernels(150, rank=6)
     problem = Problem(kernels, y, loss, regularizer, 20.0)
@@ -221,7 +253,7 @@ def test_one_step_agrees_with_spicy_on_many_kernels(loss, regularizer):
 
 
 @pytest.mark.parametrize("regularizer", [ElasticNet(0.5), LqNorm(1.5)])
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+@each_loss
 def test_a_sample_of_the_kernels_first_leads_to_the_same_optimum(loss, regularizer, monkeypatch):
     kernels, y = many_kernels(150, rank=6)
     problem = Problem(kernels, y, loss, regularizer, 20.0)
@@ -243,11 +275,17 @@ SAME = {
     "group lasso": (L21(), OwnPenalty(lambda b: b, np.ones_like)),
     "sum": (
         0.5 * LqNorm() + 0.5 * Ridge(),
-        OwnPenalty(lambda b: b**1.5 / 3 + b**2 / 4, lambda b: b**0.5 / 2 + b / 2),
+        OwnPenalty(
+            lambda b: b**1.5 / 3 + b**2 / 4,
+            lambda b: b**0.5 / 2 + b / 2,
+        ),
     ),
     "sparse sum": (
         ElasticNet(0.3) + LqNorm(3),
-        OwnPenalty(lambda b: 0.7 * b + 0.15 * b**2 + b**3 / 3, lambda b: 0.7 + 0.3 * b + b**2),
+        OwnPenalty(
+            lambda b: 0.7 * b + 0.15 * b**2 + b**3 / 3,
+            lambda b: 0.7 + 0.3 * b + b**2,
+        ),
     ),
 }
 
@@ -261,8 +299,7 @@ def problem(loss, regularizer, C=3.0, intercept=True):
     return Problem(DenseStack(grams), y, loss, regularizer, C, intercept)
 
 
-@pytest.mark.parametrize("name", SAME)
-@pytest.mark.parametrize("loss", [Hinge(), Logistic(), Squared(), Quantile(0.3)], ids=repr)
+@mostly_slow(("name", "loss"), SAME, (Hinge(), Logistic(), Squared(), Quantile(0.3)), every=3)
 def test_a_penalty_of_ones_own_has_the_optimum_of_the_librarys(name, loss):
     ours, penalty = SAME[name]
     expected = Spicy().solve(problem(loss, ours), tol=1e-6).certificate
@@ -281,7 +318,7 @@ def test_a_linear_penalty_of_ones_own_has_no_smooth_dual():
 @pytest.mark.parametrize(
     "solver", [IterativeSoftThresholding(False), IterativeSoftThresholding(), Spicy()], ids=repr
 )
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 def test_a_loss_of_unbounded_curvature_reaches_the_optimum_of_a_generic_solver(solver, intercept):
     mine = problem(Poisson(), L21(), 3.0, intercept)
     factors = [np.linalg.cholesky(gram + 1e-9 * np.eye(40)) for gram in mine.kernels.grams]
@@ -349,7 +386,7 @@ def test_solvers_end_where_they_do_by_cholesky(solver, loss, regularizer, large_
         assert primal_values["mixed"] == pytest.approx(dense.certificate.primal, rel=3e-7)
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+@pytest.mark.parametrize("loss", [Logistic(), slow(Hinge())])
 def test_thousands_of_samples_take_no_more_than_a_few_times_their_factors(loss):
     stack, y = factored(3000, rank=30)
     problem = Problem(stack, y, loss, L21(), 20.0)
@@ -377,7 +414,14 @@ def make(loss, regularizer, C=10 / 3, intercept=True, seed=0):
     )
     stack = DenseStack(factors @ factors.transpose(0, 2, 1))
     return (
-        shared_problem(stack, targets, loss, REGULARIZERS[regularizer][0], C, intercept),
+        shared_problem(
+            stack,
+            targets,
+            loss,
+            REGULARIZERS[regularizer][0],
+            C,
+            intercept,
+        ),
         targets,
         factors,
     )
@@ -397,7 +441,7 @@ def optimum_of_outputs(problem, targets, factors, loss, regularizer):
     return cp.Problem(cp.Minimize(objective)).solve(solver=cp.CLARABEL)
 
 
-@pytest.mark.parametrize("intercept", [True, False])
+@each_intercept
 @pytest.mark.parametrize(
     "loss", ["logistic", "hinge", "squared hinge", "squared", "epsilon-insensitive"]
 )
@@ -487,7 +531,11 @@ def errors_of_unseen(fold, K, Y, weights, ridge):
     kernel = centred(K, weights * is_seen)
     model = KernelRidge(kernel="precomputed", alpha=ridge)
     sample_weight = weights[rest] / weights.sum()
-    model.fit(kernel[np.ix_(rest, rest)], Y[rest] - mean, sample_weight=sample_weight)
+    model.fit(
+        kernel[np.ix_(rest, rest)],
+        Y[rest] - mean,
+        sample_weight=sample_weight,
+    )
     return Y[fold] - mean - model.predict(kernel[np.ix_(fold, rest)])
 
 
@@ -514,17 +562,29 @@ def test_residuals_are_those_of_ridge_models_that_have_not_seen_the_sample(with_
             expected[k, i] = errors_of_unseen([i], K, Y, weights, ridge)[0]
     losses = (np.square(roots[:, None] * expected)).sum(axis=(1, 2))
     assert_allclose(model.loss, losses.min(), rtol=1e-8)
-    assert_allclose(model.residuals, roots[:, None] * expected[losses.argmin()], atol=1e-8)
+    assert_allclose(
+        model.residuals,
+        roots[:, None] * expected[losses.argmin()],
+        atol=1e-8,
+    )
 
 
 def test_losses_of_a_fold_are_those_of_a_model_that_has_seen_none_of_it(monkeypatch):
     monkeypatch.setattr(out_of_sample, "RIDGES", np.array([0.3]))
     X, Y, weights, roots, z = weighted_problem(20, 1)
     K = X @ X.T
-    model = out_of_sample._RidgeModel(out_of_sample._centred(K, roots), z, roots)
+    model = out_of_sample._RidgeModel(
+        out_of_sample._centred(K, roots),
+        z,
+        roots,
+    )
     fold = np.array([2, 3, 11])
     errors = errors_of_unseen(fold, K, Y, weights, 0.3 * mean_diagonal(K, weights))[:, 0]
-    assert_allclose(model.losses_without(fold), (roots[fold] * errors) ** 2, rtol=1e-8)
+    assert_allclose(
+        model.losses_without(fold),
+        (roots[fold] * errors) ** 2,
+        rtol=1e-8,
+    )
 
 
 def test_a_step_for_a_sample_is_taken_without_it():
@@ -533,7 +593,11 @@ def test_a_step_for_a_sample_is_taken_without_it():
     n = 20
     roots = np.full(n, 1 / np.sqrt(n))
     z = roots[:, None] * (Y - Y.mean())
-    model = out_of_sample._RidgeModel(out_of_sample._centred(grams[0], roots), z, roots)
+    model = out_of_sample._RidgeModel(
+        out_of_sample._centred(grams[0], roots),
+        z,
+        roots,
+    )
     full = out_of_sample._centred(grams[1], roots)
     gains = np.empty(n)
     for i in range(n):
@@ -548,7 +612,11 @@ def test_a_step_for_a_sample_is_taken_without_it():
     np.fill_diagonal(products, 0.0)
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
-    assert_allclose(model.standard_errors_of(full), gains.sum() / error, rtol=1e-8)
+    assert_allclose(
+        model.standard_errors_of(full),
+        gains.sum() / error,
+        rtol=1e-8,
+    )
     constant = np.full((1, n, n), 3.0)
     stacks = [
         DenseStack(np.concatenate([grams, constant])),
@@ -599,7 +667,11 @@ def test_a_sum_of_kernels_is_that_of_each_of_them():
     kernels = out_of_sample._CentredKernels(stack, roots)
     each = [out_of_sample._centred(grams[m], roots) for m in (0, 2, 3)]  # the others are constant
     total = kernels.summed(np.array([0, 2, 3, 5, 6]))
-    assert_allclose(total, sum(30 * gram / np.trace(gram) for gram in each), atol=1e-12)
+    assert_allclose(
+        total,
+        sum(30 * gram / np.trace(gram) for gram in each),
+        atol=1e-12,
+    )
     assert kernels.scales.astype(bool).tolist() == [True] * 5 + [False] * 2
     assert not kernels.summed(np.array([], dtype=int)).any()
 
@@ -665,11 +737,18 @@ def test_the_order_of_kernels_samples_and_targets_changes_nothing(seed):
     rng = np.random.default_rng(seed)
     grams, y = left_out(n=40, n_useless=10, seed=seed)
     classes = np.digitize(y[:, 0], [-0.5, 0.5])
-    Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
+    Y = np.where(
+        classes[:, None] == np.arange(3),
+        1.0,
+        -1.0,
+    )
     kernels = rng.permutation(12)
     samples = rng.permutation(40)
     columns = rng.permutation(3)
-    shuffled = chosen(grams[kernels][:, samples[:, None], samples], Y[samples][:, columns])
+    shuffled = chosen(
+        grams[kernels][:, samples[:, None], samples],
+        Y[samples][:, columns],
+    )
     assert_array_equal(shuffled, chosen(grams, Y)[kernels])
 
 
@@ -693,7 +772,11 @@ def test_few_samples_have_an_answer(n):
 def test_few_samples_stand_for_many(monkeypatch, rng):
     monkeypatch.setattr(out_of_sample, "SAMPLES", 100)
     classes = np.repeat([0, 1, 2], [3000, 900, 100])[rng.permutation(4000)]
-    Y = np.where(classes[:, None] == np.arange(3), 1.0, -1.0)
+    Y = np.where(
+        classes[:, None] == np.arange(3),
+        1.0,
+        -1.0,
+    )
     samples, weights = sampled(Y, np.ones(4000), 5)
     assert (np.diff(samples) > 0).all()
     assert len(samples) == 100
@@ -705,14 +788,22 @@ def test_few_samples_stand_for_many(monkeypatch, rng):
     samples, weights = sampled(Y, balanced, 5)
     counts = np.bincount(classes[samples])
     assert np.abs(counts - 100 / 3).max() <= 1.5
-    assert_allclose(np.bincount(classes[samples], weights), 4000 / 3, rtol=0.05)
+    assert_allclose(
+        np.bincount(classes[samples], weights),
+        4000 / 3,
+        rtol=0.05,
+    )
 
 
 def test_samples_of_large_weights_are_all_taken(monkeypatch):
     monkeypatch.setattr(out_of_sample, "SAMPLES", 10)
     weights = np.ones(1000)
     weights[[5, 900]] = 1e6
-    samples, sample_weights = sampled(np.arange(1000.0)[:, None], weights, 5)
+    samples, sample_weights = sampled(
+        np.arange(1000.0)[:, None],
+        weights,
+        5,
+    )
     assert {5, 900} <= set(samples.tolist())
     assert sample_weights[samples == 5] == 1e6
     assert len(samples) <= 10

@@ -18,12 +18,14 @@ from omkl.exceptions import InputError
 from omkl.losses import Hinge, Logistic
 from omkl.regularizers import L21, ElasticNetWeights, SquaredL21
 
+from ...cases import mostly_slow
 from ...stacks import DenseStack
 from ..generic import WEIGHT_SETS, assert_optimal, generic_optimum, small_problem
 
 ON_THE_SIMPLEX = ["silp", "simplemkl", "levelmkl", "hessianmkl", "gmkl", "lp-norm"]
 each_method = pytest.mark.parametrize("method", ON_THE_SIMPLEX)
-each_loss = pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive", "squared"])
+LOSSES = ["hinge", "epsilon-insensitive", "squared"]
+each_loss = pytest.mark.parametrize("loss", LOSSES)
 
 
 def solver(name):
@@ -34,19 +36,19 @@ def searched(problem):
     return Search(problem, base_svm_for(problem, 1e-8))
 
 
-@pytest.mark.parametrize(
-    ("method", "penalty"),
+@mostly_slow(
+    ("loss", "search"),
+    LOSSES,
     [
         *((method, "squared block 1-norm") for method in ON_THE_SIMPLEX),
         *(("gmkl", penalty) for penalty in WEIGHT_SETS if "elastic net" in penalty),
         *(("lp-norm", penalty) for penalty in WEIGHT_SETS if "ball" in penalty),
         ("hessianmkl", "weights in elastic net 1.0"),
     ],
+    every=2,
 )
-@each_loss
-def test_a_method_reaches_the_optimum_of_a_generic_solver_between_valid_bounds(
-    method, penalty, loss
-):
+def test_a_method_reaches_the_optimum_of_a_generic_solver_between_valid_bounds(loss, search):
+    method, penalty = search
     problem, factors = small_problem(loss, penalty)
     assert_optimal(
         solver(method).solve(problem, tol=1e-6), generic_optimum(problem, factors, loss, penalty)
@@ -73,7 +75,11 @@ def test_a_warm_start_begins_where_the_other_search_ended(method):
     problem, _ = small_problem("hinge", "squared block 1-norm", C=3.0, n=40, n_kernels=10)
     first = solver(method).solve(problem, tol=1e-3)
     again = solver(method).solve(problem, tol=1e-3, start=first.start)
-    assert_allclose(again.history[0]["primal"], first.certificate.primal, rtol=1e-3)
+    assert_allclose(
+        again.history[0]["primal"],
+        first.certificate.primal,
+        rtol=1e-3,
+    )
     assert again.n_iter < first.n_iter
 
 
@@ -84,7 +90,13 @@ def test_copies_zeros_and_low_rank_kernels_are_no_problem(method):
     rank_one = factor @ factor.T
     full = rng.normal(size=(20, 20))
     grams = np.array(
-        [rank_one, rank_one, np.zeros((20, 20)), full @ full.T / 20, np.ones((20, 20))]
+        [
+            rank_one,
+            rank_one,
+            np.zeros((20, 20)),
+            full @ full.T / 20,
+            np.ones((20, 20)),
+        ]
     )
     y = np.sign(factor[:, 0] + 0.5 * rng.normal(size=20))
     solution = solver(method).solve(
@@ -98,7 +110,11 @@ def test_copies_zeros_and_low_rank_kernels_are_no_problem(method):
 def test_a_kernel_that_was_dead_at_the_start_can_come_back(method):
     problem, _ = small_problem("hinge", "squared block 1-norm")
     cold = solver(method).solve(problem, tol=1e-4).certificate
-    warm = solver(method).solve(problem, tol=1e-4, start=np.array([0.0, 0.0, 0.0, 1.0]))
+    warm = solver(method).solve(
+        problem,
+        tol=1e-4,
+        start=np.array([0.0, 0.0, 0.0, 1.0]),
+    )
     assert warm.converged
     assert_allclose(warm.certificate.primal, cold.primal, rtol=1e-4)
 
@@ -128,7 +144,11 @@ def test_gradient_and_hessian_of_the_value_are_its_derivatives(loss):
         step = width * np.eye(4)[k]
         up = search.evaluate(weights + step)
         down = search.evaluate(weights - step)
-        assert_allclose(point.gradient[k], (up.value - down.value) / (2 * width), rtol=1e-5)
+        assert_allclose(
+            point.gradient[k],
+            (up.value - down.value) / (2 * width),
+            rtol=1e-5,
+        )
         assert_allclose(
             curvature[k], (up.gradient - down.gradient) / (2 * width), rtol=1e-2, atol=1e-2
         )
@@ -144,7 +164,11 @@ def test_libsvm_minimises_a_quadratic_over_the_simplex(rank):
     least = cp.Problem(cp.Minimize(objective), [cp.sum(x) == 1]).solve(solver=cp.CLARABEL)
     minimizer = minimize_on_simplex(factor.T @ factor, linear, 1e-9)
     assert_allclose(minimizer.sum(), 1.0)
-    assert_allclose(0.5 * np.sum((factor @ minimizer) ** 2) + linear @ minimizer, least, atol=1e-6)
+    assert_allclose(
+        0.5 * np.sum((factor @ minimizer) ** 2) + linear @ minimizer,
+        least,
+        atol=1e-6,
+    )
 
 
 def some_planes(n_planes=6, n_kernels=8):

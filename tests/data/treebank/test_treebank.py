@@ -117,7 +117,11 @@ def test_only_columns_that_have_changed_are_written_anew(folder, data, draw):
         [draw.draw(st.integers(-1, int(n))) for n in treebank.lengths for _ in range(n)]
     )
     deprels = draw.draw(
-        st.lists(st.sampled_from(["_", "nsubj", "x:y", "π"]), min_size=n, max_size=n)
+        st.lists(
+            st.sampled_from(["_", "nsubj", "x:y", "π"]),
+            min_size=n,
+            max_size=n,
+        )
     )
     write_treebank(changed, with_trees(treebank, heads, deprels))
     assert changed.read_bytes() == naive_splice(closed(data), heads, deprels)

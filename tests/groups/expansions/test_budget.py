@@ -109,7 +109,12 @@ def test_budget_and_norms_hold_after_every_round(method, lambda_, loss, budget):
         exact = exact_square_norms(bank)
         tolerance = 1e-9 * (1.0 + np.max(bank._squares, initial=0.0))
         square_norms = bank.group_state.square_norms
-        assert_allclose(square_norms[~is_spline], exact[~is_spline], rtol=1e-9, atol=tolerance)
+        assert_allclose(
+            square_norms[~is_spline],
+            exact[~is_spline],
+            rtol=1e-9,
+            atol=tolerance,
+        )
         assert_allclose(square_norms, exact, rtol=1e-7, atol=100 * tolerance)
     assert bank._counts[REPLACED] > 0, "the stream was meant to exceed the budget"
     if lambda_ == 0.5 and method == "fobos" and budget > 1:
@@ -276,14 +281,23 @@ def test_a_kernel_that_is_not_positive_semidefinite_breaks_nothing():
         trainer.update(x, y)
     assert bank._counts[REPLACED] > 100
     assert np.isfinite(bank.coefficients).all()
-    assert_allclose(bank.group_state.square_norms[1], exact_square_norms(bank)[1], rtol=1e-9)
+    assert_allclose(
+        bank.group_state.square_norms[1],
+        exact_square_norms(bank)[1],
+        rtol=1e-9,
+    )
 
 
 def test_a_vector_that_is_held_takes_no_second_slot():
     stream = Stream(30)
     banks = [
         make_bank(KERNELS, 500),
-        KernelExpansion(list(KERNELS), list(KERNELS.values()), ["x"] * 6, K),
+        KernelExpansion(
+            list(KERNELS),
+            list(KERNELS.values()),
+            ["x"] * 6,
+            K,
+        ),
     ]
     for bank in banks:
         trainer = make_trainer(bank)
@@ -294,7 +308,12 @@ def test_a_vector_that_is_held_takes_no_second_slot():
         trainer.predictor().banks[0].add_potentials(stream.tokens.everything(), bank.potentials)
     assert banks[0].n_support <= len(stream.X) < banks[1].n_support
     # the spline's diagonal has half the digits where it comes from inner products
-    assert_allclose(banks[0].potentials.unary, banks[1].potentials.unary, rtol=1e-6, atol=1e-6)
+    assert_allclose(
+        banks[0].potentials.unary,
+        banks[1].potentials.unary,
+        rtol=1e-6,
+        atol=1e-6,
+    )
 
 
 @settings(max_examples=40)
@@ -404,7 +423,12 @@ def test_buffers_give_the_values_of_the_kernel(kernel, d, rng):
     assert n_support > TILE, "more than one tile of columns"
     at_hand = [7, 5, support[0]]
     matrix = kernel.between(buffer.stage(X[at_hand], n_support))
-    assert_allclose(matrix, kernel(X[at_hand], X[[*at_hand, *support]]), rtol=1e-9, atol=1e-7)
+    assert_allclose(
+        matrix,
+        kernel(X[at_hand], X[[*at_hand, *support]]),
+        rtol=1e-9,
+        atol=1e-7,
+    )
     assert_array_equal(matrix[0, 3 + np.flatnonzero(np.array(support) == 7)], matrix[0, 0])
     loaded = SupportBuffer([kernel], d, 1000, np.float64)
     loaded.load(np.ascontiguousarray(buffer.vectors(n_support)))
@@ -424,5 +448,8 @@ def test_single_precision_keeps_distances_far_from_the_origin(name, rng):
     matrix = kernel.between(buffer.stage(X[:3], 50))
     assert matrix.dtype == np.float32
     assert_allclose(
-        matrix[:, 3:], kernel(X[:3].astype(np.float64), X.astype(np.float64)), rtol=1e-4, atol=1e-6
+        matrix[:, 3:],
+        kernel(X[:3].astype(np.float64), X.astype(np.float64)),
+        rtol=1e-4,
+        atol=1e-6,
     )

@@ -362,11 +362,19 @@ def check_averaged_potentials(trainer, naive, corpus, tokens, tolerance):
         are_arcs = ~np.eye(len(expected.arcs), dtype=bool)
         are_arcs[:, 0] = False
         potentials = predictor.potentials(tokens.sentence(s))
-        assert_allclose(potentials.arcs[are_arcs], expected.arcs[are_arcs], atol=tolerance)
+        assert_allclose(
+            potentials.arcs[are_arcs],
+            expected.arcs[are_arcs],
+            atol=tolerance,
+        )
         assert_allclose(blocks[s].arcs, potentials.arcs, atol=1e-12)
         if naive.templates is PARTS:
             possible = [is_possible(nodes) for _, *nodes in nodes_of_parts(expected.lists)]
-            assert_allclose(potentials.parts[possible], expected.parts[possible], atol=tolerance)
+            assert_allclose(
+                potentials.parts[possible],
+                expected.parts[possible],
+                atol=tolerance,
+            )
             assert np.count_nonzero(potentials.parts) > 0
 
 
@@ -383,7 +391,10 @@ def trained(templates=TEMPLATES, rounds=30, **settings):
         **settings,
     )
     for s in range(rounds):
-        trainer.update(tokens.sentence(s % len(corpus)), np.array(corpus[s % len(corpus)].heads))
+        trainer.update(
+            tokens.sentence(s % len(corpus)),
+            np.array(corpus[s % len(corpus)].heads),
+        )
     return trainer, tokens
 
 
@@ -510,7 +521,12 @@ def test_arcs_scored_together_have_the_bits_of_those_scored_one_by_one(dtype, rn
         together = scores_together(bank, [tokens.sentence(s) for s in range(len(corpus))])
         for s, n in enumerate(lengths):
             before = rng.normal(size=(n + 1, n + 1))
-            check_scores_of_lists(bank, tokens.sentence(s), before, together[s])
+            check_scores_of_lists(
+                bank,
+                tokens.sentence(s),
+                before,
+                together[s],
+            )
 
 
 def scores_together(bank, sentences):

@@ -47,7 +47,11 @@ class Kill:
 def drifting(rng, n=6000, change=3000):
     """Rows whose gold class depends on a term that changes its sign."""
     X = rng.normal(size=(n, 3))
-    sign = np.where(np.arange(n) < change, 1.0, -1.0)
+    sign = np.where(
+        np.arange(n) < change,
+        1.0,
+        -1.0,
+    )
     return X, (0.5 * X[:, 0] + sign * X[:, 1] + 0.3 * rng.normal(size=n) > 0).astype(int)
 
 
@@ -57,7 +61,11 @@ def trained(X, y, pieces=1000, kernels=KERNELS, **parameters):
     model = OnlineMKLClassifier(kernels, random_state=0, callbacks=[changes], **parameters)
     bounds = np.cumsum(pieces) if np.ndim(pieces) else np.arange(pieces, len(y) + pieces, pieces)
     for low, high in zip([0, *bounds[:-1]], bounds):
-        model.partial_fit(X[low:high], y[low:high], classes=[0, 1])
+        model.partial_fit(
+            X[low:high],
+            y[low:high],
+            classes=[0, 1],
+        )
     return model, changes.rows
 
 
@@ -96,14 +104,22 @@ def test_the_evidence_is_the_wealth_of_bets_since_it_was_at_most_one(rng):
         usual += new * (2 * sizes[1] * share(excess, sizes[1]) if t > 1 else excess)
         sizes += new * (np.abs([average - last, excess]) - sizes)
         numbers = test.numbers[[jit.LAGS, jit.RISES, jit.LAG, jit.SPREAD, jit.LOSS]]
-        assert_allclose(numbers, [*evidence, *sizes, usual], rtol=1e-12)
+        assert_allclose(
+            numbers,
+            [*evidence, *sizes, usual],
+            rtol=1e-12,
+        )
         assert jit.is_due(test.packed(0).address, t) == (t % 8 == 0 or evidence[1] > 2.0)
         assert has_changed == (evidence.min() >= 100.0)
         if has_changed:
             break
     assert 150 < start < t < 499
     assert test.change == (start, (2.0 * start, 3.0 * start))
-    test.forget(test.change.sums, start, t - start)
+    test.forget(
+        test.change.sums,
+        start,
+        t - start,
+    )
     assert_array_equal(test.numbers, 0.0)
 
 
@@ -193,7 +209,11 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
     for seed in range(4):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1.73, 1.73, size=(8000, 3))
-        bound = np.where(np.arange(8000) < 6000, -0.5, 0.35)
+        bound = np.where(
+            np.arange(8000) < 6000,
+            -0.5,
+            0.35,
+        )
         y = ((X[:, 0] + X[:, 1] > bound) ^ (rng.random(8000) < 0.1)).astype(int)
         model = OnlineMKLClassifier(KERNELS, random_state=0)
         sgd = SGDClassifier(learning_rate="constant", eta0=0.01, random_state=0)
@@ -205,7 +225,11 @@ def test_after_a_small_change_the_model_is_soon_as_good_as_before():
                 after.append(model.score(X[block], y[block]))
                 rival.append(sgd.score(X[block], y[block]))
             for learner in (model, sgd):
-                learner.partial_fit(X[block], y[block], classes=[0, 1])
+                learner.partial_fit(
+                    X[block],
+                    y[block],
+                    classes=[0, 1],
+                )
     assert np.mean(after) > np.mean(before) - 0.02
     assert np.mean(after) > np.mean(rival) - 0.025
 
@@ -218,15 +242,27 @@ def test_the_model_recovers_from_a_change(rng):
     assert rows
     assert rows[0] < 20_500
     assert model.score(X[same], y[same]) > 0.85
-    untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(X[:24_000], y[:24_000], shards=2)
+    untested = OnlineMKLClassifier(KERNELS, random_state=0).fit(
+        X[:24_000],
+        y[:24_000],
+        shards=2,
+    )
     assert untested.model_.trainer.find(DriftTest) is None
 
 
 def test_hedge_turns_to_another_kernel(rng):
     X = rng.normal(size=(12_000, 4))
-    f = np.where(np.arange(12_000) < 8000, X[:, 0] * X[:, 1], X[:, 2] * X[:, 3])
+    f = np.where(
+        np.arange(12_000) < 8000,
+        X[:, 0] * X[:, 1],
+        X[:, 2] * X[:, 3],
+    )
     kernels = ["gaussian:features=60,on=0:2", "gaussian:features=60,on=2:4"]
-    model, rows = trained(X, (f > 0).astype(int), kernels=kernels)
+    model, rows = trained(
+        X,
+        (f > 0).astype(int),
+        kernels=kernels,
+    )
     assert len(rows) == 1
     assert model.kernel_weights_["gaussian:features=60,on=2:4"] > 0.9
 
@@ -314,7 +350,12 @@ def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
         scores.append(scores_by(trainer.potentials))
         weights.append(weigh(601 + i))
     averaged = scores_by(trainer.predictor().potentials)
-    assert_allclose(averaged, np.average(scores, axis=0, weights=weights), rtol=1e-9, atol=1e-12)
+    assert_allclose(
+        averaged,
+        np.average(scores, axis=0, weights=weights),
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 def test_rates_restart_only_if_gradients_became_longer():
@@ -342,10 +383,19 @@ def test_rates_restart_only_if_gradients_became_longer():
 def test_pieces_give_the_model_of_a_stream(rng):
     X, y = drifting(rng)
     at_once, rows = trained(X, y, [1000, 5000])  # kernels learn their widths from the first piece
-    pieces, again = trained(X, y, [1000, 700, 1, 1, 298, 2000, 37, 1, 1962])
+    pieces, again = trained(
+        X,
+        y,
+        [1000, 700, 1, 1, 298, 2000, 37, 1, 1962],
+    )
     assert rows == again
     assert rows
-    assert_allclose(at_once.decision_function(X), pieces.decision_function(X), rtol=1e-7, atol=1e-9)
+    assert_allclose(
+        at_once.decision_function(X),
+        pieces.decision_function(X),
+        rtol=1e-7,
+        atol=1e-9,
+    )
     changes = Changes()
     stream = OnlineMKLClassifier(
         KERNELS, random_state=0, epochs=1, weighting="norms", callbacks=[changes]
@@ -377,7 +427,11 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
 
     def fit(callbacks, **options):
         model = OnlineMKLClassifier(KERNELS, random_state=0, epochs=1, callbacks=callbacks)
-        return model.fit(Stream.from_arrays(X, y), classes=[0, 1], **options)
+        return model.fit(
+            Stream.from_arrays(X, y),
+            classes=[0, 1],
+            **options,
+        )
 
     options = {"checkpoint": tmp_path / "run", "checkpoint_every": "300 rounds"}
     with pytest.raises(KilledError):
@@ -396,8 +450,16 @@ def test_a_resumed_run_is_equal_bit_for_bit(killed, rng, tmp_path):
 @pytest.mark.parametrize("cut", [1500, 3020, 4000])
 def test_a_saved_model_goes_on(cut, rng, tmp_path):
     X, y = drifting(rng)
-    straight, rows = trained(X, y, [cut, 6000 - cut])
-    model, before = trained(X[:cut], y[:cut], cut)
+    straight, rows = trained(
+        X,
+        y,
+        [cut, 6000 - cut],
+    )
+    model, before = trained(
+        X[:cut],
+        y[:cut],
+        cut,
+    )
     model.set_params(callbacks=None).save(tmp_path / "model.npz")
     changes = Changes()
     loaded = omkl.load(tmp_path / "model.npz").set_params(callbacks=[changes])
@@ -440,7 +502,12 @@ def test_rows_are_counted_as_users_count_them(rng):
         model = OnlineMKLClassifier(KERNELS, random_state=0, callbacks=[changes])
         for low in range(0, 6000, 600):
             part = slice(low, low + 600)
-            model.partial_fit(X[part], y[part], classes=[0, 1], sample_weight=weights[part])
+            model.partial_fit(
+                X[part],
+                y[part],
+                classes=[0, 1],
+                sample_weight=weights[part],
+            )
         return model.model_.trainer, changes.rows
 
     trainer, rows = learned(np.arange(6000) % 2)

@@ -32,7 +32,11 @@ FEW = JUNK[:5]
 
 def interaction(n, columns=43):
     X = np.random.default_rng(0).normal(size=(n, columns))
-    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, "yes", "no")
+    return X, np.where(
+        X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0,
+        "yes",
+        "no",
+    )
 
 
 def words(X, y, length=4):
@@ -54,7 +58,11 @@ def recorded(monkeypatch):
         for bank in trainer.banks[:n]:
             scales = bank.group_state.scales.copy()
             for k in range(len(bank.names)):
-                bank.group_state.scales[:] = np.where(np.arange(len(scales)) == k, scales, 0.0)
+                bank.group_state.scales[:] = np.where(
+                    np.arange(len(scales)) == k,
+                    scales,
+                    0.0,
+                )
                 potentials = trainer.structure.zeros(len(x))
                 bank.add_potentials(x, potentials)
                 potentials_of_groups.append(potentials.unary.copy())
@@ -94,7 +102,11 @@ def test_evidence_is_the_covariance_of_potentials_with_what_is_left_to_explain(k
     first = told[: len(told) // 2]
     evidence = np.array(list(covariances(first)))
     expected = evidence.sum(axis=0) / (np.sqrt(len(first)) * evidence.std(axis=0))
-    assert_allclose(model.model_.trainer.find(Evidence).z_scores(), expected, rtol=1e-5)
+    assert_allclose(
+        model.model_.trainer.find(Evidence).z_scores(),
+        expected,
+        rtol=1e-5,
+    )
 
 
 def covariances(examples):
@@ -109,7 +121,11 @@ def covariances(examples):
     for potentials, residual, weight in examples:
         both = np.concatenate([potentials, residual[None]])
         centred = both - totals / max(n_positions, 1.0)
-        slopes = np.einsum("pnj,nj->p", centred[:-1], centred[-1])
+        slopes = np.einsum(
+            "pnj,nj->p",
+            centred[:-1],
+            centred[-1],
+        )
         yield weight * np.where(potentials.any(axis=(1, 2)), slopes, 0.0)
         remaining = (1 - 1 / MEMORY) ** len(residual)
         totals = remaining * totals + both.sum(axis=1, keepdims=True)
@@ -191,7 +207,11 @@ def test_what_begins_anew_is_what_the_useful_groups_learn_alone_in_the_epochs_le
     in_order = omkl.Passes(4, shuffle=False)
     alone = omkl.OnlineMKLClassifier([USEFUL], weighting="norms", epochs=in_order, **options)
     alone.fit(X, y)
-    assert_allclose(model.decision_function(X), alone.decision_function(X), rtol=1e-9)
+    assert_allclose(
+        model.decision_function(X),
+        alone.decision_function(X),
+        rtol=1e-9,
+    )
     assert [record["round"] for record in model.history_] == [300, 600, 900, 1200, 1500]
     assert [record["rate"] for record in model.history_[1:]] == [
         record["rate"] for record in alone.history_

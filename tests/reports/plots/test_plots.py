@@ -87,7 +87,12 @@ def test_a_group_report_has_intervals_of_two_standard_errors(online):
 
 
 def test_selected_groups_stand_out_beside_the_threshold():
-    selection = GroupSelection("knockoffs", 0.2, {"a": 0.1, "b": 0.5, "c": -0.1, "d": 0.4}, 0.4)
+    selection = GroupSelection(
+        "knockoffs",
+        0.2,
+        {"a": 0.1, "b": 0.5, "c": -0.1, "d": 0.4},
+        0.4,
+    )
     ax = plot_selection(selection)
     assert bars(ax) == {"b": 0.5, "d": 0.4, "a": 0.1, "c": -0.1}
     to_hex = pytest.importorskip("matplotlib.colors").to_hex
@@ -215,12 +220,20 @@ TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 
 
 def linear(colour):
     rgb = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return np.where(
+        rgb <= 0.04045,
+        rgb / 12.92,
+        ((rgb + 0.055) / 1.055) ** 2.4,
+    )
 
 
 def lab(rgb):
     t = TO_XYZ @ np.clip(rgb, 0, 1) / (TO_XYZ @ np.ones(3))
-    f = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
+    f = np.where(
+        t > (6 / 29) ** 3,
+        np.cbrt(t),
+        t / (3 * (6 / 29) ** 2) + 4 / 29,
+    )
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
@@ -272,7 +285,10 @@ def test_the_gap_of_each_problem_against_time_and_iterations():
     single = omkl.MKLRegressor(PAIR, tol=1e-3).fit(X, y)
     for along in (None, "iteration"):
         ax = plot_history(single, "gap", along)
-        assert_allclose(ax.lines[0].get_ydata(), [record["gap"] for record in single.history_])
+        assert_allclose(
+            ax.lines[0].get_ydata(),
+            [record["gap"] for record in single.history_],
+        )
         assert_allclose(
             ax.lines[0].get_xdata(), [record[ax.get_xlabel()] for record in single.history_]
         )
@@ -309,7 +325,10 @@ def test_scores_along_a_search():
         ax = plot_search(model)
         for line, fold in zip(ax.lines, model.scores_):
             assert_allclose(line.get_ydata(), fold)
-        assert_allclose(ax.lines[3].get_ydata(), model.scores_.mean(axis=0))
+        assert_allclose(
+            ax.lines[3].get_ydata(),
+            model.scores_.mean(axis=0),
+        )
         assert ax.get_xlim() == (values[0], values[-1])  # the penalty gets weaker
         assert ax.lines[4].get_xdata()[0] == chosen
 
@@ -351,7 +370,10 @@ def test_calibration_of_tables_and_sequences(rng):
 
 def test_confusions_are_those_of_scikit_learn(rng):
     gold, predicted = rng.choice(list("dcba"), (2, 200))
-    ax = plot_confusion([gold[:50], gold[50:]], [predicted[:50], predicted[50:]])
+    ax = plot_confusion(
+        [gold[:50], gold[50:]],
+        [predicted[:50], predicted[50:]],
+    )
     assert [label.get_text() for label in ax.get_yticklabels()] == list("abcd")
     written = np.array([int(text.get_text()) for text in ax.texts]).reshape(4, 4)
     assert_array_equal(written, confusion_matrix(gold, predicted, labels=list("abcd")))
@@ -371,7 +393,11 @@ def test_of_many_labels_the_most_confused_are_shown():
 
 def test_a_word_has_its_letters_below_it():
     images = load_digits().images[:5]
-    ax = plot_word(images, [0, 1, 3, 3, 4], [0, 1, 2, 3, 4])
+    ax = plot_word(
+        images,
+        [0, 1, 3, 3, 4],
+        [0, 1, 2, 3, 4],
+    )
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "3\n(2)", "3", "4"]
     picture = ax.images[0].get_array()
     assert_allclose(picture[:, 9:17], images[1])

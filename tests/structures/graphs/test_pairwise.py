@@ -60,7 +60,11 @@ def draw_parallel_edges(rng, layout):
     if not len(edges):
         return layout
     more = edges[rng.integers(0, len(edges), rng.integers(1, 2 * len(edges) + 1))]
-    more = np.where(rng.random((len(more), 1)) < 0.5, more, more[:, ::-1])
+    more = np.where(
+        rng.random((len(more), 1)) < 0.5,
+        more,
+        more[:, ::-1],
+    )
     return GraphLayout(layout.n_nodes, rng.permutation(np.concatenate([edges, more])))
 
 
@@ -166,7 +170,13 @@ def test_graphs_with_cycles(rng):
         if layout.is_forest:
             continue
         kind = rng.choice(KINDS[:3])
-        potentials = draw_potentials(rng, layout, K, kind, rng.choice([0.3, 1.0, 3.0]))
+        potentials = draw_potentials(
+            rng,
+            layout,
+            K,
+            kind,
+            rng.choice([0.3, 1.0, 3.0]),
+        )
         structure = PairwiseGraph(K)
         _, scores = enumerated(potentials)
         labels, solution = structure.solve(potentials)
@@ -337,8 +347,16 @@ def test_belief_propagation_solves_its_convex_program(kind, rng):
     optimum = maximum(potentials, (of_nodes, of_edges), constraints, cp.CLARABEL, entropy)
     log_partition, expected = PairwiseGraph(2).marginals(potentials)
     assert log_partition == pytest.approx(optimum, abs=1e-5)
-    assert_allclose(expected.unary, [variable.value for variable in of_nodes], atol=2e-3)
-    assert_allclose(expected.pairwise, [variable.value for variable in of_edges], atol=2e-3)
+    assert_allclose(
+        expected.unary,
+        [variable.value for variable in of_nodes],
+        atol=2e-3,
+    )
+    assert_allclose(
+        expected.pairwise,
+        [variable.value for variable in of_edges],
+        atol=2e-3,
+    )
 
 
 def all_different(n_labels):
@@ -410,7 +428,12 @@ def test_attractive_grids_are_minimum_cuts():
     ends = np.concatenate([layout.edges[:, ::-1].ravel("F"), source, np.full(len(sink), n + 1)])
     capacities = np.concatenate([weights, weights, np.abs(gains[source]), np.abs(gains[sink])])
     cut = maximum_flow(
-        csr_array((capacities.astype(np.int32), (starts, ends)), shape=(n + 2,) * 2), n, n + 1
+        csr_array(
+            (capacities.astype(np.int32), (starts, ends)),
+            shape=(n + 2,) * 2,
+        ),
+        n,
+        n + 1,
     )
     _, solution = PairwiseGraph(2).solve(GraphPotentials(unary, pairwise, layout))
     assert solution.proved
@@ -444,7 +467,11 @@ def test_minimum_cuts_are_best_and_bound_all_scores(seed, n, whole_numbers):
         return rng.integers(-2, 3, shape) + 0.0 if whole_numbers else rng.normal(size=shape)
 
     pairwise = draw(edges, 2, 2)
-    attraction = np.trace(pairwise - pairwise[:, ::-1], axis1=1, axis2=2)
+    attraction = np.trace(
+        pairwise - pairwise[:, ::-1],
+        axis1=1,
+        axis2=2,
+    )
     pairwise[:, 1, 1] += np.maximum(1e-12 - attraction, 0.0)
     potentials = GraphPotentials(draw(n, 2), pairwise, layout)
     labels = np.empty(n, np.int64)
@@ -463,7 +490,12 @@ def test_a_path_is_a_chain(shared, rng):
     costs = rng.random((K, K)) * (1.0 - np.eye(K))
     graph = PairwiseGraph(K, costs, shared, allowed)
     everywhere = np.ones(K, dtype=bool)
-    chain = Chain(K, costs, not shared, allowed=AllowedTransitions(allowed, everywhere, everywhere))
+    chain = Chain(
+        K,
+        costs,
+        not shared,
+        allowed=AllowedTransitions(allowed, everywhere, everywhere),
+    )
     gold = np.array([0, 1, -1, 1, 2, -1, 3])
     potentials = graph.over(layout)
     potentials.unary[:] = rng.normal(size=potentials.unary.shape)
@@ -531,7 +563,11 @@ def test_n_best_labellings_of_forests(seed, n_best, cut):
 
 def test_good_labellings_of_graphs_with_cycles_are_distinct(rng):
     unary = rng.normal(size=(5, 3))
-    potentials = GraphPotentials(unary, rng.normal(size=(10, 3, 3)), complete_graph(5))
+    potentials = GraphPotentials(
+        unary,
+        rng.normal(size=(10, 3, 3)),
+        complete_graph(5),
+    )
     structure = PairwiseGraph(3)
     best = np.sort(enumerated(potentials)[1])[::-1]
     labels, scores = structure.decode_best(potentials, 6)

@@ -53,7 +53,11 @@ def test_decoding_finds_the_best_tree(structure_class, seed, n, single_root, kin
         return
     decoded = structure.decode(scores)
     assert decoded in trees
-    assert_allclose(structure.score(scores, decoded), best, atol=1e-12 * scale)
+    assert_allclose(
+        structure.score(scores, decoded),
+        best,
+        atol=1e-12 * scale,
+    )
 
 
 @both
@@ -72,7 +76,11 @@ def test_loss_augmented_decoding_adds_the_cost_of_every_wrong_head(
     rival = structure.loss_augmented(scores, gold, weight)
     assert rival in trees
     value = structure.score(scores, rival) + weight * structure.cost(gold, rival)
-    assert_allclose(value, augmented.max(), atol=1e-11 * (scale + weight))
+    assert_allclose(
+        value,
+        augmented.max(),
+        atol=1e-11 * (scale + weight),
+    )
 
 
 @both
@@ -179,7 +187,10 @@ def laplacian_determinant(weights, single_root):
     return fraction_determinant(laplacian)
 
 
-@pytest.mark.parametrize("single_root", [True, False])
+each_single_root = pytest.mark.parametrize("single_root", [True, False])
+
+
+@each_single_root
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(single_root, seed):
     """Pairs of tokens that prefer each other by e^40, and pairs of such pairs by e^20, against
@@ -204,10 +215,14 @@ def test_every_marginal_keeps_its_digits_where_the_laplacian_is_nearly_singular(
             without = [list(row) for row in weights]
             without[h][m] = Fraction(0)
             expected = 1 - laplacian_determinant(without, single_root) / total
-            assert_allclose(marginals[h, m], float(expected), rtol=1e-12)
+            assert_allclose(
+                marginals[h, m],
+                float(expected),
+                rtol=1e-12,
+            )
 
 
-@pytest.mark.parametrize("single_root", [True, False])
+@each_single_root
 @pytest.mark.parametrize("shape", ["chain", "pairs"])
 def test_marginals_of_huge_scores_are_the_best_tree(single_root, shape):
     """Nested cycles with gaps of 1e6 underflow as weights; a jitter makes the best tree the only
@@ -249,7 +264,7 @@ def test_difference_is_that_of_indicators_and_scores(structure_class, seed, n, s
 
 
 @both
-@pytest.mark.parametrize("single_root", [True, False])
+@each_single_root
 def test_the_log_partition_of_zeros_counts_trees(structure_class, single_root):
     structure = structure_class(single_root)
     for n in (1, 2, 3, 7, 30):
@@ -279,7 +294,7 @@ def test_lists_whole_numbers_and_columns_first_are_accepted(structure_class):
 
 
 @both
-@pytest.mark.parametrize("single_root", [True, False])
+@each_single_root
 def test_scores_without_a_tree_and_nan_are_refused(structure_class, single_root):
     structure = structure_class(single_root)
     cases = [(np.zeros(shape), "array of n >= 1 tokens") for shape in ((3,), (3, 4), (1, 1))]
@@ -309,7 +324,7 @@ def test_invalid_heads_are_refused(structure_class, heads):
         structure_class().score(np.zeros((3, 3)), heads)
 
 
-@pytest.mark.parametrize("single_root", [True, False])
+@each_single_root
 @pytest.mark.parametrize("scale", [1e3, 1e6])
 def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(single_root, scale):
     scores = draw_scores(0, 30, "plain", scale)
@@ -318,7 +333,11 @@ def test_marginals_at_large_magnitudes_are_those_of_the_best_tree(single_root, s
     log_partition, (expected,) = structure.marginals(scores)
     assert_allclose(log_partition, structure.score(scores, best), rtol=1e-6)
     assert_allclose(expected, structure.indicator(best).arcs, atol=1e-6)
-    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-14)
+    assert_allclose(
+        expected[:, 1:].sum(axis=0),
+        1.0,
+        atol=1e-14,
+    )
 
 
 @given(
@@ -349,10 +368,13 @@ def test_long_sentences_have_marginals():
     scores = draw_scores(0, 350, "plain")
     assert np.isnan(_jit_projective.marginals(scores, True, np.zeros(scores.shape)))
     _, (expected,) = ProjectiveTree().marginals(scores)
-    assert_allclose(expected[:, 1:].sum(axis=0), 1.0, atol=1e-10)
+    assert_allclose(
+        expected[:, 1:].sum(axis=0),
+        1.0,
+        atol=1e-10,
+    )
 
 
-STRUCTURES = [NonProjectiveTree, ProjectiveTree]
 SIZES = {"seed": st.integers(0, 2**32 - 1), "n": st.integers(1, 5), "single_root": st.booleans()}
 KINDS = st.sampled_from(["normal", "ties", "forbidden", "rooted", "cyclic"])
 
@@ -365,7 +387,7 @@ def possible(trees, scores):
     return trees.heads[order], values[order]
 
 
-@pytest.mark.parametrize("structure_class", STRUCTURES)
+@both
 @given(**SIZES, kind=KINDS, n_best=st.integers(1, 30))
 def test_the_best_trees_come_in_order(structure_class, seed, n, single_root, kind, n_best):
     scores = draw_scores(seed, n, kind)
@@ -385,7 +407,7 @@ def test_the_best_trees_come_in_order(structure_class, seed, n, single_root, kin
         assert_allclose(structure.score(scores, tree), value, atol=1e-9)
 
 
-@pytest.mark.parametrize("structure_class", STRUCTURES)
+@both
 @given(**SIZES, kind=KINDS)
 def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
     structure_class, seed, n, single_root, kind
@@ -399,11 +421,15 @@ def test_the_tree_of_minimum_risk_has_most_heads_right_in_expectation(
     probabilities = np.exp(values - values[0]) / np.exp(values - values[0]).sum()
     right = (heads[:, None] == heads[None]).sum(axis=2) @ probabilities
     chosen = structure.decode_marginals(scores)
-    assert_allclose((heads == chosen).sum(axis=1) @ probabilities, right.max(), atol=1e-9)
+    assert_allclose(
+        (heads == chosen).sum(axis=1) @ probabilities,
+        right.max(),
+        atol=1e-9,
+    )
     assert (heads == chosen).all(axis=1).any()
 
 
-@pytest.mark.parametrize("structure_class", STRUCTURES)
+@both
 @pytest.mark.parametrize(
     "loss", [StructuredHinge(), StructuredHinge(2.0), CRF(), Perceptron()], ids=repr
 )
@@ -423,7 +449,11 @@ def test_losses_of_trees_known_in_part_are_over_the_trees_that_agree(
     assert_allclose(value, enumerated_loss(loss, trees, scores, gold), atol=1e-9)
     if gradient is not None and not isinstance(loss, Perceptron):
         # a step against the gradient makes the loss smaller, unless it is flat
-        lower, _ = loss.value_and_gradient(structure, scores - 1e-6 * gradient.arcs, gold)
+        lower, _ = loss.value_and_gradient(
+            structure,
+            scores - 1e-6 * gradient.arcs,
+            gold,
+        )
         assert lower <= value + 1e-9
 
 

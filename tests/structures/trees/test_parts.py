@@ -50,7 +50,10 @@ def named_parts(heads, candidates):
     return parts
 
 
-@pytest.mark.parametrize(("single_root", "projective"), KINDS)
+each_single_root_and_projective = pytest.mark.parametrize(("single_root", "projective"), KINDS)
+
+
+@each_single_root_and_projective
 @given(seed=SEEDS, n=st.integers(1, 5))
 def test_scores_are_sums_over_arcs_and_named_parts(single_root, projective, seed, n):
     structure = SecondOrderTree(single_root, projective)
@@ -71,7 +74,7 @@ def test_scores_are_sums_over_arcs_and_named_parts(single_root, projective, seed
             assert len(names & other_names) == len(present & other_present)
 
 
-@pytest.mark.parametrize(("single_root", "projective"), KINDS)
+@each_single_root_and_projective
 @given(seed=SEEDS, n=st.integers(1, 5))
 def test_climbing_ends_in_a_tree_that_no_single_change_improves(single_root, projective, seed, n):
     structure = SecondOrderTree(single_root, projective)
@@ -84,7 +87,7 @@ def test_climbing_ends_in_a_tree_that_no_single_change_improves(single_root, pro
                 assert value <= score + 1e-8
 
 
-@pytest.mark.parametrize(("single_root", "projective"), KINDS)
+@each_single_root_and_projective
 def test_search_errors_are_rare(single_root, projective):
     structure = SecondOrderTree(single_root, projective)
     wrong = 0
@@ -211,7 +214,11 @@ def test_constrained_trees_keep_to_the_constraints(seed, n):
     structure = SecondOrderTree()
     potentials, _, possible = draw(seed, n, structure)
     gold, other = possible[0], possible[-1]
-    partial = np.where(np.arange(n) % 2 == 0, gold, -1)
+    partial = np.where(
+        np.arange(n) % 2 == 0,
+        gold,
+        -1,
+    )
     agreeing = structure.decode(structure.agreeing(potentials, partial))
     assert np.array_equal(agreeing[::2], gold[::2])
     if len(possible) > 1:
@@ -275,6 +282,10 @@ def test_lists_are_those_of_the_definition(rng):
         for k in (n_left, n_right):
             expected += math.comb(k + 2, 2) if k else 0
     assert lists.n_parts == expected
-    potentials = PartPotentials(np.zeros((8, 8)), np.zeros(lists.n_parts), lists)
+    potentials = PartPotentials(
+        np.zeros((8, 8)),
+        np.zeros(lists.n_parts),
+        lists,
+    )
     assert jit.arcs_of(lists, np.full(7, -1)).tolist() == [-1] * 8
     assert potentials.parts.sum() == 0
