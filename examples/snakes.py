@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import clone
 
-from omkl import GraphLabeler
+from omkl import Edges, GraphLabeler
 from omkl.cli.console import prepare_output, table, write_json
 from omkl.data import Graph, data_home, grid
 from omkl.exceptions import MissingDependencyError
@@ -35,7 +35,7 @@ from omkl.exceptions import MissingDependencyError
 #: Number of useless groups of each kind, and of columns of each of them.
 USELESS = 10
 COLUMNS = 5
-BOTH_ENDS = {"transitions": None}
+#: Settings without features of both ends of edges.
 DIRECTIONS = {"loss": "hinge:cost_weight=3", "C": 1000.0, "learning_rate": "constant:eta0=0.3"}
 
 
@@ -100,7 +100,8 @@ def compare(name, both_ends, useless, settings, options):
     X_test, y_test = graphs("test", options.test, both_ends, useless, rng)
     of_nodes = kernels(45, useless)
     of_edges = kernels(180 if both_ends else 2, useless)
-    model = GraphLabeler(of_nodes, of_edges, epochs=1, random_state=0, **settings)
+    edges = Edges(of_edges, transitions=None if both_ends else "free")
+    model = GraphLabeler(of_nodes, edges, epochs=1, random_state=0, **settings)
     model.fit(X[:9], y[:9])  # compiles
     accuracies = []
     seconds = []
@@ -137,7 +138,8 @@ def draw(path, options):
     rng = np.random.default_rng(0)
     X, y = graphs("train", options.train, True, 0, rng)
     X_test, [labels] = graphs("test", 1, True, 0, rng)
-    model = GraphLabeler("linear", "linear", epochs=options.epochs, random_state=0, **BOTH_ENDS)
+    edges = Edges("linear", transitions=None)
+    model = GraphLabeler("linear", edges, epochs=options.epochs, random_state=0)
     model.fit(X, y)
     with np.load(data_home() / "graphs" / "snakes.npz") as file:
         image = file["test_000_image"]
@@ -163,9 +165,9 @@ def main():
     longer = argparse.Namespace(**vars(options) | {"epochs": 2 * options.epochs})
     longest = argparse.Namespace(**vars(options) | {"epochs": 6 * options.epochs})
     records = [
-        compare("direction and both ends", True, 0, BOTH_ENDS, options),
+        compare("direction and both ends", True, 0, {}, options),
         compare("direction", False, 0, DIRECTIONS, longest),
-        compare("both ends, useless groups", True, USELESS, BOTH_ENDS, longer),
+        compare("both ends, useless groups", True, USELESS, {}, longer),
     ]
     print("\n".join(table([list(record.values()) for record in records], list(records[0]))))
     write_json(options.output / "snakes.json", {"rows": records})
