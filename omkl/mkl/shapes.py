@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -154,7 +155,7 @@ def find_shapes(
         effect: Any = sum(groups[name].effect for name in group_names)
         effect = effect - effect.mean(axis=0)
         of_shape = points[columns]
-        band = bands.get(columns, np.full((len(of_shape.grid), n_outputs), np.nan))
+        no_band = np.full((len(of_shape.grid), n_outputs), np.nan)
         shapes.append(
             Shape(
                 columns=columns,
@@ -162,13 +163,13 @@ def find_shapes(
                 strength=float(effect.std()),
                 grid=of_shape.grid,
                 effect=effect[of_shape.rows][output_axis],
-                band=band[output_axis],
+                band=bands.get(columns, no_band)[output_axis],
                 density=of_shape.density,
             )
         )
     return Shapes(
         intercept=outputs.mean(axis=0)[output_axis],
-        parts=sorted(shapes, key=lambda shape: -shape.strength),
+        parts=sorted(shapes, key=attrgetter("strength"), reverse=True),
         outputs=_names_of_outputs(estimator, n_outputs),
     )
 
@@ -297,17 +298,17 @@ def _bootstrap(
     source.n_samples = len(X)
     weights = np.array([*estimator.unscaled_kernel_weights_.values()])
     values_at_points = {}
-    for shape in points:
+    for shape, of_shape in points.items():
         is_of_shape = np.array([shape == columns_of_kernel for columns_of_kernel in columns])
-        rows_of_points = X[points[shape].rows]
-        values_at_points[shape] = summed(source, rows_of_points, weights * is_of_shape)
+        values_at_points[shape] = summed(source, X[of_shape.rows], weights * is_of_shape)
     effects: dict[Columns, list[np.ndarray]] = {shape: [] for shape in points}
-    gram = summed(source, X, weights)
-    for rows, coefficients in _bootstrap_models(machine, gram, targets, random):
+    for rows, coefficients in _bootstrap_models(
+        machine, summed(source, X, weights), targets, random
+    ):
         for shape, values in values_at_points.items():
             effect = values[:, rows] @ coefficients
             effects[shape].append(effect - points[shape].density @ effect)
-    return {shape: 2.0 * np.std(of_draws, axis=0) for shape, of_draws in effects.items()}
+    return {shape: 2.0 * np.std(effects[shape], axis=0) for shape in effects}
 
 
 def _bootstrap_models(

@@ -93,16 +93,15 @@ def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -
     """Prepare kernels on columns of a table, or groups of columns."""
     estimator = clone(estimator)
     X = checked_arrays(estimator, X, dtype=np.float64)
-    n_columns = X.shape[1]
     parameter = "groups"
     kernels: dict[str, Kernel] = {}
     if isinstance(estimator, SparseLinear):
-        columns = _columns_of_groups(estimator, n_columns)
+        columns = _columns_of_groups(estimator, X.shape[1])
     else:
         parameter = "kernels"
         kernels = _kernels_of(estimator)
         names = source_columns(estimator)
-        columns = {name: kernel.places(n_columns, names) for name, kernel in kernels.items()}
+        columns = {name: kernel.places(X.shape[1], names) for name, kernel in kernels.items()}
     # groups on the same columns are one
     members: dict[tuple[int, ...], list[str]] = {}
     for name, places in columns.items():
@@ -114,7 +113,7 @@ def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -
             "some share part of theirs."
         )
     labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
-    copies = dict(zip(used, count(n_columns)))
+    copies = dict(zip(used, count(X.shape[1])))
 
     def train(random: np.random.Generator) -> Any:
         table = np.hstack([X, column_knockoffs(X[:, used], labels, random)])
@@ -221,15 +220,18 @@ def _with_knockoffs(
 
 def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
     """Prepare the templates of a parser; knockoffs read other words of the same ``context``."""
-    training = estimator._read(TrainingBlock(treebank, None, None), whole=True)
-    templates = TreebankCodec(estimator).suitable_templates(training)
+    templates = TreebankCodec(estimator).suitable_templates(
+        estimator._read(TrainingBlock(treebank), whole=True)
+    )
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
     if "misc" in templates.fields:
         raise InputError(
             "Knockoffs are stored in MISC: select among templates without the field misc."
         )
     fields = [field for field in templates.fields if field not in context]
-    tested = [template for template in templates if not template.fields.isdisjoint(fields)]
+    tested = {
+        template.name: template for template in templates if not template.fields.isdisjoint(fields)
+    }
     knockoff_fields = {field: f"misc:Knockoff{i}" for i, field in enumerate(fields)}
 
     def values_of_words(field: str) -> np.ndarray:
@@ -245,22 +247,18 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
         notes = {}
         for field, name in knockoff_fields.items():
             notes[name.removeprefix("misc:")] = values_of_words(field)[donors]
-        by_name = {template.name: template for template in tested}
-        chosen = [template for template in templates if template.name not in by_name]
-        for name, is_knockoff in _pairs(list(by_name), random):
-            template = by_name[name]
+        chosen = [template for template in templates if template.name not in tested]
+        for name, is_knockoff in _pairs(list(tested), random):
+            template = tested[name]
             if is_knockoff:
                 template = replace(template.replacing(knockoff_fields), label=knockoff_of(name))
             chosen.append(template)
-        parser = clone(estimator)
-        parser.set_params(
-            templates=TemplateSet(chosen, templates.lexicons),
-            keep=None,
-            trees__labeled=False,
+        parser = clone(estimator).set_params(
+            templates=TemplateSet(chosen, templates.lexicons), keep=None, trees__labeled=False
         )
         return parser.fit(_with_notes(treebank, values_of_words("misc"), notes))
 
-    return Trial({template.name: [template.name] for template in tested}, train)
+    return Trial({name: [name] for name in tested}, train)
 
 
 def _with_notes(
@@ -370,8 +368,7 @@ def select_groups(
         _refuse(method, fdr=fdr, context=context)
     random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
-        block = TrainingBlock(check_sentences(X, y), None, None)
-        X = estimator._read(block, whole=True).treebank
+        X = estimator._read(TrainingBlock(check_sentences(X, y)), whole=True).treebank
         y = None
     if method == "stability":
         max_false = 1.0 if max_false is None else max_false
@@ -449,21 +446,19 @@ def _stable_groups(
         X = GramMatrices(X)
 
     def heaviest(half: np.ndarray) -> dict[str, int]:
-        outputs = None if y is None else _only(y, half)
-        weights = group_weights(clone(estimator).fit(_only(X, half), outputs))
-        return _heaviest(weights, max_false, factor)
+        trained = clone(estimator).fit(_only(X, half), _only(y, half))
+        return _heaviest(group_weights(trained), max_false, factor)
 
     n = _num_samples(X)
-    # a half must not lack a class
-    by_class = y is not None and is_classifier(estimator) and np.ndim(y) == 1
-    splitter_class = StratifiedShuffleSplit if by_class else ShuffleSplit
+    splitter_class = ShuffleSplit
+    if y is not None and is_classifier(estimator) and np.ndim(y) == 1:
+        splitter_class = StratifiedShuffleSplit  # a half must not lack a class
     splitter = splitter_class(n_pairs, test_size=n // 2, train_size=n // 2, random_state=random)
     halves = list(chain.from_iterable(splitter.split(range(n), y)))
-    results = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(heaviest)(np.sort(half)) for half in halves
-    )
     counts: Counter[str] = Counter()
-    for is_heavy in results:
+    for is_heavy in Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(heaviest)(np.sort(half)) for half in halves
+    ):
         counts.update(is_heavy)
     statistics = {name: times / len(halves) for name, times in counts.items()}
     threshold = STABLE if max(statistics.values()) >= STABLE else np.inf
@@ -482,8 +477,8 @@ def _heaviest(weights: Mapping[str, float], max_false: float, factor: float) -> 
     return {name: int(weight > 0.0 and name in heaviest) for name, weight in weights.items()}
 
 
-def _only(X: ExamplesLike | GramMatrices, chosen: np.ndarray) -> Any:
-    """Return some of the examples."""
+def _only(X: ExamplesLike | GramMatrices | None, chosen: np.ndarray) -> Any:
+    """Return some of the examples or outputs."""
     if isinstance(X, GramMatrices):
         return X[np.ix_(chosen, chosen)]
-    return _safe_indexing(X, chosen)
+    return X if X is None else _safe_indexing(X, chosen)
