@@ -431,15 +431,11 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         adds = (weights @ np.atleast_2d(self.coef_)[:, columns]) * row.data
         groups = batch.groups_of(self)
         labels = column_labels(groups.groups, np.shape(self.coef_)[-1])
-        if labels is None:
-            names = validation.source_columns(self)
-        else:
-            texts = groups.texts(int(labels.max()) + 1)
+        texts = groups.texts(int(labels.max()) + 1)
         pieces = []
         for j, value in zip(columns.tolist(), adds.tolist()):
             if value != 0:
-                group = name_of_column(names, j) if labels is None else texts[labels[j]]
-                pieces.append(Piece("feature", group, j, None, value))
+                pieces.append(Piece("feature", texts[labels[j]], j, None, value))
         return pieces
 
     def __sklearn_tags__(self) -> Any:
@@ -513,7 +509,6 @@ class SparseClassifier(ClassifierMixin, SparseLinear):
 def group_norms(coefficients: np.ndarray, named: batch.ColumnNames) -> dict[str, np.ndarray]:
     """Return the norms (n,) of the coefficients (n, K, d) of each group of columns, by name."""
     squares = np.square(coefficients).sum(axis=1)
-    members = column_labels(named.groups, squares.shape[1])
-    if members is not None:
-        squares = np.array([np.bincount(members, row) for row in squares])
+    labels = column_labels(named.groups, squares.shape[1])
+    squares = np.array([np.bincount(labels, row) for row in squares])
     return dict(zip(named.texts(squares.shape[1]), np.sqrt(squares).T, strict=True))

@@ -139,8 +139,6 @@ def _columns_of_groups(estimator: SparseLinear, n_columns: int) -> dict[str, lis
         )
     groups = read_groups(estimator.groups, source_columns(estimator))
     labels = column_labels(groups.groups, n_columns)
-    if labels is None:
-        labels = np.arange(n_columns)
     names = groups.texts(labels.max() + 1)
     return {name: np.flatnonzero(labels == g).tolist() for g, name in enumerate(names)}
 

@@ -168,14 +168,11 @@ class ColumnGroups:
         positive: bool = False,
     ) -> None:
         self.n_columns = n_columns
-        self.order: np.ndarray | None = None
         labels = column_labels(groups, n_columns)
-        if labels is None:
-            self.blocks = Blocks(np.ones(n_columns, dtype=np.int64))
-        else:
-            self.blocks = Blocks(np.bincount(labels))
-            if np.any(np.diff(labels) < 0):
-                self.order = np.argsort(labels, kind="stable")
+        self.blocks = Blocks(np.bincount(labels))
+        self.order: np.ndarray | None = None
+        if np.any(np.diff(labels) < 0):
+            self.order = np.argsort(labels, kind="stable")
         self.n_groups = len(self.blocks.sizes)
         weights = np.ones(self.n_groups) if weights is None else np.asarray(weights)
         self._check_weights(weights)
@@ -279,14 +276,13 @@ class ColumnGroups:
         return np.unique(self.spread(np.arange(self.n_groups))[columns])
 
 
-def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
-    """Return each column's group as 0, 1, ..., or None if all are single.
-
-    Groups are in the order of sorted labels or of lists.
+def column_labels(groups: Any, n_columns: int) -> np.ndarray:
+    """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists.
 
     Parameters
     ----------
     groups : None, array of shape (n,) of labels, or list of lists of int
+        None puts every column into its own group.
     n_columns : int
 
     Raises
@@ -295,7 +291,7 @@ def column_labels(groups: Any, n_columns: int) -> np.ndarray | None:
         If groups do not fit the columns.
     """
     if groups is None:
-        return None
+        return np.arange(n_columns)
     if isinstance(groups, (list, tuple)) and len(groups) and np.ndim(groups[0]) > 0:
         return _labels_of_lists(groups, n_columns)
     labels = np.asarray(groups)

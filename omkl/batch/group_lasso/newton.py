@@ -1,8 +1,8 @@
 r"""Proximal steps of DAL on a working set of columns.
 
-They minimise the augmented Lagrangian by Newton steps. For weight :math:`1/(2\gamma)` and :math:`v
-= w + \gamma B^\top \rho`, the augmented Lagrangian (Tomioka, Suzuki and Sugiyama; sections 4 and 5
-of Suzuki and Tomioka 2011 with one kernel per group)
+They minimise the augmented Lagrangian by Newton steps (Tomioka, Suzuki and Sugiyama; sections 4 and
+5 of Suzuki and Tomioka 2011 with one kernel per group). For a weight :math:`1/(2\gamma)` and
+:math:`v = w + \gamma B^\top \rho`, the augmented Lagrangian
 
 .. math:: \varphi(\rho) = \sum_i c_i\, l^*(y_i, -\rho_i / c_i)
           + \frac1\gamma\Bigl(x^\top v - \frac12 \|x\|^2\Bigr) - \alpha \psi(x) \quad \text{subject
@@ -68,8 +68,8 @@ class DesignTerm:
     def _refresh(self) -> None:
         """Set the model and its norms at the present point.
 
-        ``_v`` (k,) is v after soft thresholding, ``_v_norms`` and ``_radii`` (g,) are the Euclidean
-        norms of its groups before and after the proximity operator.
+        Also set ``_v`` (k,), which is v after soft thresholding, and ``_v_norms`` and ``_radii``
+        (g,), the Euclidean norms of its groups before and after the proximity operator.
         """
         blocks = self.working_set.blocks
         gauge = self.working_set.gauge

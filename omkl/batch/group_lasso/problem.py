@@ -27,7 +27,7 @@ from omkl.regularizers.separable import L21
 
 #: Maximum number of points whose correlations are kept.
 MOST_ORIGINS = 3
-#: Share of doubtful groups above which all norms are computed.
+#: Share of groups that may violate their constraints above which all norms are computed.
 MANY = 0.5
 #: Largest cosine between columns and :math:`\delta` that guesses assume. For random columns it is
 #: of the order of one over the root of the number of samples.
@@ -121,7 +121,7 @@ class DesignProblem(BaseProblem):
     def _with_l1_in_norms(self, groups: ColumnGroups) -> tuple[Regularizer, ColumnGroups]:
         """Return the regularizer and groups, with l1 penalties as part of the norms of groups.
 
-        Sums of functions of norms and of l1 penalties become ``L21`` on groups with an l1 term.
+        A sum of a function of norms and of l1 penalties becomes ``L21`` on norms with an l1 term.
         """
         terms = self.regularizer.terms()
         n_on_coordinates = sum(term.on_coordinates for term in terms)
@@ -149,10 +149,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def threshold(self) -> float:
-        """Slope of the regularizer at zero.
-
-        Groups with dual norms below alpha times this slope are zero.
-        """
+        """Slope of the regularizer at zero: groups of smaller dual norms over alpha are zero."""
         return self.regularizer.slope_at_zero
 
     @property
@@ -341,19 +338,13 @@ def stacked_problem(
         If the loss has kinks, or the norms have an l1 term.
     """
     n_samples, n_outputs = targets.shape
-    n_columns = design.shape[1]
     if groups is None:
-        groups = ColumnGroups(None, n_columns)
+        groups = ColumnGroups(None, design.shape[1])
     single = DesignProblem(
         design, np.zeros(n_samples), Squared(), regularizer, alpha, groups, intercept, sample_weight
     )
-    labels = groups.spread(np.arange(groups.n_groups))
-    stacked_groups = ColumnGroups(
-        np.repeat(labels, n_outputs),
-        n_columns * n_outputs,
-        groups.gauge.norm_weights,
-        l1=groups.l1,
-    )
+    labels = np.repeat(groups.spread(np.arange(groups.n_groups)), n_outputs)
+    stacked_groups = ColumnGroups(labels, len(labels), groups.gauge.norm_weights, l1=groups.l1)
     if offset is not None:
         offset = np.asarray(offset, dtype=np.float64).T.ravel()
     return StackedProblem(
@@ -418,16 +409,16 @@ def check_start(model: Any, problem: DesignProblem) -> None:
 
 @dataclass
 class NormsNear:
-    """Dual norms of all groups at the closest combination of known dual points.
+    """Dual norms of all groups at a combination of earlier dual points that is close to another.
 
     Attributes
     ----------
     rho : array of shape (m,)
-        The dual point.
+        The other dual point.
     norms : array of shape (g,)
         Norms at the combination.
     distance, rounding : float
-        The distance of the combination, and its rounding.
+        The distance of the combination to ``rho``, and its rounding.
     """
 
     rho: np.ndarray
@@ -488,8 +479,9 @@ class DesignNorms:
         """Return norms of all groups, (g,), with guesses for groups that hardly matter.
 
         These are groups that are unlikely to violate the constraint at ``alpha``. The other norms
-        are exact. Return None if too little is known, or most groups may violate the constraint.
-        ``groups`` and ``norms`` are those of :meth:`at`. Guesses are bounds for a ``cosine`` of 1.
+        are exact. Return None if there are no earlier dual points, or if most groups may violate
+        the constraint. ``groups`` and ``norms`` are those of :meth:`at`. Guesses are bounds for a
+        ``cosine`` of 1.
         """
         problem = self._problem
         if self._reaches is None or len(groups) == problem.groups.n_groups:
@@ -507,9 +499,7 @@ class DesignNorms:
         return bounds
 
     def at(self, rho: np.ndarray, groups: np.ndarray, norms: np.ndarray) -> np.ndarray:
-        """Return norms of all groups, (g,), exact for those that violate the constraint.
-
-        Other norms may be bounds.
+        """Return norms of all groups, (g,), exact for those that violate the constraint, or bounds.
 
         Parameters
         ----------
@@ -528,14 +518,14 @@ class DesignNorms:
         return norms_of_all
 
     def _bounds(self, rho: np.ndarray, cosine: float, reaches: np.ndarray) -> np.ndarray:
-        """Return bounds of all norms, valid if no cosine of a column with delta is larger."""
+        """Return bounds of all norms, valid if no column has a larger cosine with the distance."""
         if self._near is None or self._near.rho is not rho:
             self._near = self._norms_near(rho)
         near = self._near
         return near.norms + (cosine * near.distance + near.rounding) * reaches
 
     def _norms_near(self, rho: np.ndarray) -> NormsNear:
-        """Return the norms at the closest combination of known points, with room for rounding."""
+        """Return the norms at the closest combination of earlier points, with room for rounding."""
         origins = np.array(self._origins).T
         # any shares give a bound; the ridge avoids large shares of nearly equal points, which
         # would fit rounding

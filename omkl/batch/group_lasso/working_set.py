@@ -11,7 +11,7 @@ from omkl.batch.group_lasso.blocks import Blocks
 from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem, LinearModel
 
-#: Capacity of a growing working set, as a multiple of its columns: unwritten memory costs nothing.
+#: Capacity of a growing working set, as a multiple of its columns; memory is used once written.
 ROOM = 4
 #: Share of active columns above which a product with all columns is cheaper than a copy of the
 #: active ones.
@@ -34,7 +34,7 @@ class Iterate:
     primal, gap : float
         Objective and relative gap over the working set, for one alpha.
     is_gradient : bool
-        Whether the dual point belongs to the predictions, and is not a better one.
+        Whether the dual point is that of the predictions, not a better one.
     """
 
     w: np.ndarray
@@ -82,13 +82,13 @@ class Eigenbases:
         self.arrays = Bases(*map(np.concatenate, zip(self.arrays, added)))
 
     def weigh(self, weights: np.ndarray) -> None:
-        """Set the weights h (m,) of the samples; discard bases of other weights."""
+        """Set the weights h (m,) of the samples; forget the bases for other weights."""
         if not np.array_equal(self._weights, weights):
             self._weights = weights
             self.arrays.is_known[:] = False
 
     def of(self, matrix: Matrix, starts: np.ndarray, weights: np.ndarray) -> Bases:
-        """Return the bases of all groups, none of them very large; compute what is missing.
+        """Return the bases of all groups, none of them very large; compute missing ones.
 
         Compiled sweeps do the same, but take ten seconds to compile.
         """
@@ -111,7 +111,7 @@ class Eigenbases:
 class InnerProducts:
     """Cached :func:`inner_products` of the columns of a working set, extended as it grows.
 
-    They are valid while the sample weights h stay the same, as along a path of the squared loss
+    They hold as long as the sample weights h stay the same, as along a path of the squared loss
     (Friedman, Hastie and Tibshirani 2010, section 2.2).
     """
 
@@ -353,10 +353,7 @@ class WorkingSet:
         return self.matrix[:, support] @ w[support]
 
     def correlations(self, points: np.ndarray) -> np.ndarray:
-        """Return the products (P, k K) of all columns with points (P, K m).
-
-        This takes one pass over the matrix.
-        """
+        """Return the products (P, k K) of all columns with points (P, K m), in one pass."""
         rows = points.reshape(len(points) * self.n_outputs, -1)
         if len(rows) > 1:
             products = np.asarray(rows @ self.matrix)

@@ -223,13 +223,11 @@ def solve_by_working_sets(
     certificate = replace(search.certificate, primal=primal, norms=norms, outputs=outputs)
     # by rounding, the recomputed gap may exceed the gap of the search
     stalled = stalled or monitor.history[-1]["gap"] <= monitor.tol
-    if certificate.proves(monitor.tol):
-        stalled = False
     return monitor.solution(
         model=search.model,
         certificate=certificate,
         start=Start(search.model, certificate.rho),
-        stalled=stalled,
+        stalled=stalled and not certificate.proves(monitor.tol),
     )
 
 
