@@ -54,8 +54,8 @@ def add_to_diagonal(matrix: np.ndarray, values: np.ndarray | float) -> None:
 def cholesky(matrix: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor of a symmetric matrix (n, n), which is overwritten.
 
-    The smallest sufficient ridge is added if rounding makes it necessary. Raise a DivergenceError
-    if it is too large.
+    Add the smallest sufficient ridge if rounding makes it necessary. Raise a DivergenceError if it
+    is too large.
     """
     if not matrix.size:
         return matrix

@@ -104,9 +104,9 @@ class BaseProblem(ABC):
 
     @abstractmethod
     def path_values(self, count: int, decades: float) -> np.ndarray:
-        """Return values of C, or alpha, for a path.
+        """Return values of C, or alpha, for a path, evenly spaced on a log scale.
 
-        They are evenly spaced on a log scale, and start where a constant is optimal.
+        The first is the last one at which a constant is optimal.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ class _KernelSpace:
 class _ColumnSpace:
     """The coefficients of a design's columns, scaled so that every group has weight 1.
 
-    The methods are those of :class:`_KernelSpace`.
+    Methods are as in :class:`_KernelSpace`.
     """
 
     def __init__(self, problem: DesignProblem) -> None:
@@ -375,9 +375,7 @@ class IterativeSoftThresholding(solver.Solver):
 
 
 class IST(solver.DesignSolver):
-    """Iterative shrinkage/thresholding on a design.
-
-    The length of the steps is halved when it is too long.
+    """Iterative shrinkage/thresholding on a design, with steps that are halved when too long.
 
     References
     ----------

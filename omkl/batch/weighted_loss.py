@@ -386,7 +386,7 @@ class StackedLoss(WeightedLoss):
 
 @dataclass(eq=False)
 class MultinomialLoss(PartlyFreeLoss):
-    r""":math:`c_i \bigl(\log \sum_k e^{z_{ik}} - z_{i y_i}\bigr)` of the scores of all classes.
+    r"""The loss :math:`c_i (\log \sum_k e^{z_{ik}} - z_{i y_i})` of the scores of all classes.
 
     The conjugate is :math:`c_i \sum_k u_{ik} \log u_{ik}` on the simplex, with :math:`u_i = e_{y_i}
     - \rho_i / c_i`.
@@ -477,7 +477,7 @@ class MultinomialLoss(PartlyFreeLoss):
 class MultinomialHessian:
     r"""Second derivatives of the multinomial loss in the scores of all samples, damped.
 
-    Those of sample i are :math:`c_i (\mathrm{diag}(u_i) - u_i u_i^\top)`.
+    Without damping they are :math:`c_i (\mathrm{diag}(u_i) - u_i u_i^\top)` for sample i.
 
     Parameters
     ----------

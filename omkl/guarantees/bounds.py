@@ -84,8 +84,8 @@ def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarr
 def mean_test(n: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return p-values of the hypothesis that losses in [0, 1] have an expectation above ``error``.
 
-    The smaller one of the bounds of Hoeffding and Bentkus (Bates, Angelopoulos, Lei, Malik and
-    Jordan 2021).
+    Each is the smaller one of the bounds of Hoeffding and Bentkus (Bates, Angelopoulos, Lei, Malik
+    and Jordan 2021).
     """
     low = np.minimum(mean, error)
     hoeffding = np.exp(-n * (rel_entr(low, error) + rel_entr(1.0 - low, 1.0 - error)))
@@ -105,9 +105,7 @@ def _mean_bound(n: np.ndarray, mean: np.ndarray, confidence: float) -> np.ndarra
 
 
 def chosen_threshold(curve: dict[str, np.ndarray], error: float, confidence: float) -> float:
-    """Return the last threshold before the first whose bound exceeds ``error``.
-
-    It is infinite if there is none.
+    """Return the last threshold before the first whose bound exceeds ``error``, or inf.
 
     This is fixed-sequence testing: the bound exceeds ``error`` if and only if the test of this
     error fails. It starts where a test can succeed, and where the threshold accepts :data:`FIRST`,

@@ -170,8 +170,9 @@ class MKLClassifier(ClassifierMixin, BatchMKL):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MKLRegressor(RegressorMixin, BatchMKL):
-    """Regression with a learned combination of kernels, certified by a duality gap; see
-    :class:`MKLClassifier`.
+    """Regression with a learned combination of kernels, certified by a duality gap.
+
+    It is the regressor to :class:`MKLClassifier`.
 
     Parameters
     ----------

@@ -79,38 +79,25 @@ class SearchedMKL(BatchMKL):
             As for a single C.
         """
         with restoring_columns(self):
-            self._search(X, y, sample_weight, groups, client)
-        return self
-
-    def _search(
-        self,
-        X: KernelInputs,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        groups: ArrayLike | None,
-        client: Client | None,
-    ) -> None:
-        """Choose C by cross-validation, and learn from all samples."""
-        source, training = prepare(self, X, y, sample_weight, client)
-        search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
-        n_threads = 1
-        if training.stored.concurrent:
-            n_threads = effective_n_jobs(self.n_jobs)
-        paths = []
-        for train, test in search.folds:
-            paths.append(HeldOutPath(training, len(search.folds), train, test))
-        if self.Cs is None:
-            C = _best_near_natural_c(search, training, paths, n_threads)
-        else:
-            Cs = training.path_values(self.Cs)
-            C = search.choose(Cs, paths, training.y, n_threads)
-            chose_the_end = len(Cs) > 1 and Cs[-1] == C
-            if is_number_of_values(self.Cs) and chose_the_end:  # the best may be beyond the end
-                ratio = Cs[-1] / Cs[-2]
-                Cs = np.append(Cs, C * ratio ** np.arange(1, len(Cs)))
+            source, training = prepare(self, X, y, sample_weight, client)
+            search = PathSearch(self, "C", y, sample_weight, groups, by_loss=True)
+            n_threads = effective_n_jobs(self.n_jobs) if training.stored.concurrent else 1
+            paths = []
+            for train, test in search.folds:
+                paths.append(HeldOutPath(training, len(search.folds), train, test))
+            if self.Cs is None:
+                C = _best_near_natural_c(search, training, paths, n_threads)
+            else:
+                Cs = training.path_values(self.Cs)
                 C = search.choose(Cs, paths, training.y, n_threads)
-        self._solve(source, training, C)
-        search.warn()
+                chose_the_end = len(Cs) > 1 and Cs[-1] == C
+                if is_number_of_values(self.Cs) and chose_the_end:  # the best may be beyond the end
+                    ratio = Cs[-1] / Cs[-2]
+                    Cs = np.append(Cs, C * ratio ** np.arange(1, len(Cs)))
+                    C = search.choose(Cs, paths, training.y, n_threads)
+            self._solve(source, training, C)
+            search.warn()
+        return self
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -143,7 +143,7 @@ class ArrayKernels:
             self._approximate(dtype, are_large or approximate is True, fit)
         make_stack: Callable[..., KernelStack] = PackedStack.from_kernels
         representation = "dense"
-        if n_others and not fit:
+        if not fit:
             make_stack = LazyStack
             representation = "computed in every pass"
         self.representations = dict.fromkeys(self.names, representation)

@@ -134,17 +134,34 @@ class _Search:
         self.columns = source.columns(names)
         self.pairs = _pairs_without_kernel(self.columns)
         self.norms = _norms_in_products(source, self.pairs, solutions)
-        self.excess = _excess(self.norms, self.problems, solutions)
+        self.excess = self._excess()
         self.objective = sum(solution.certificate.primal for solution in solutions)
         self.lower_bound = sum(solution.certificate.dual for solution in solutions)
 
+    def _excess(self) -> np.ndarray:
+        """Return by how much the norms exceed the slopes of the regularizer at one more kernel."""
+        slopes = []
+        for problem, solution in zip(self.problems, self.solutions):
+            with_another = np.append(solution.certificate.norms, 0.0)
+            slopes.append(problem.regularizer.slopes(with_another)[-1])
+        return (self.norms - np.array(slopes)[:, None]).max(axis=0)
+
     def candidates(self) -> Iterator[int]:
         """Yield the indices of the pairs that may help, the largest excess first."""
-        lower_bounds = _lower_bounds(self.norms, self.problems, self.solutions)
-        largest_decreases = 1.0 - lower_bounds / self.objective
+        largest_decreases = 1.0 - self._lower_bounds() / self.objective
         for k in np.argsort(-self.excess, kind="stable").tolist():
             if largest_decreases[k] > NO_DECREASE:
                 yield k
+
+    def _lower_bounds(self) -> np.ndarray:
+        """Return lower bounds of the objective with another kernel, (n_pairs,)."""
+        bounds = np.zeros(len(self.pairs))
+        for problem, solution, norms_in_pairs in zip(self.problems, self.solutions, self.norms):
+            rho = solution.certificate.rho
+            dual_norms = problem.dual_norms(rho)
+            for k, norm in enumerate(norms_in_pairs.tolist()):
+                bounds[k] += problem.scaled_dual(rho, np.append(dual_norms, norm))[0]
+        return bounds
 
     def bounds_with(self, k: int) -> Bounds:
         """Return bounds on the objective with the product of pair k as another kernel."""
@@ -202,36 +219,6 @@ def _norms_in_products(
         for total, rho in zip(squares, rhos):
             total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
     return np.sqrt(np.maximum(squares[:, left, right], 0.0))
-
-
-def _excess(
-    norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
-) -> np.ndarray:
-    """Return by how much norms (n_problems, n_pairs) of dual points exceed slopes: (n_pairs,).
-
-    The slopes are those of the regularizer at norm 0 of one more kernel.
-    """
-    slopes = []
-    for problem, solution in zip(problems, solutions):
-        with_another = np.append(solution.certificate.norms, 0.0)
-        slopes.append(problem.regularizer.slopes(with_another)[-1])
-    return (norms - np.array(slopes)[:, None]).max(axis=0)
-
-
-def _lower_bounds(
-    norms: np.ndarray, problems: Sequence[Problem], solutions: Sequence[Solution]
-) -> np.ndarray:
-    """Return lower bounds (n_pairs,) of the objective with another kernel.
-
-    ``norms`` are those of dual points, (n_problems, n_pairs).
-    """
-    bounds = np.zeros(norms.shape[1])
-    for problem, solution, norms_in_pairs in zip(problems, solutions, norms):
-        rho = solution.certificate.rho
-        dual_norms = problem.dual_norms(rho)
-        for k, norm in enumerate(norms_in_pairs.tolist()):
-            bounds[k] += problem.scaled_dual(rho, np.append(dual_norms, norm))[0]
-    return bounds
 
 
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:

@@ -1,7 +1,6 @@
-"""Knockoffs: copies of groups that do not depend on the target.
+"""Knockoffs: copies of groups that relate to other groups as these do, but not to the target."""
 
-They depend on the other groups as the originals do.
-"""
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -79,8 +78,12 @@ def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
     the rank likelihood).
     """
     n = len(X)
-    low = np.array([np.searchsorted(np.sort(x), x, "left") / n for x in X.T]).T
-    high = np.array([np.searchsorted(np.sort(x), x, "right") / n for x in X.T]).T
+
+    def shares_below(side: Literal["left", "right"]) -> np.ndarray:
+        return np.array([np.searchsorted(np.sort(x), x, side) / n for x in X.T]).T
+
+    low = shares_below("left")
+    high = shares_below("right")
     scores = ndtri(low + (high - low) * random.random(X.shape))
     tied = np.flatnonzero((high - low).max(axis=0) > 1.5 / n).tolist()
     for _ in range(SWEEPS if tied else 1):
@@ -102,11 +105,10 @@ def normal_scores(X: np.ndarray, random: np.random.Generator) -> tuple[np.ndarra
 def knockoff_covariance(covariance: np.ndarray, groups: np.ndarray) -> np.ndarray:
     r"""Return the covariance S that columns lose to their knockoffs.
 
-    These are the blocks of groups, scaled for maximum entropy: a column and a knockoff have the
-    covariance :math:`\Sigma - S`, and :math:`S` consists of the blocks
-    :math:`\gamma_g \Sigma_{gg}`. The :math:`\gamma` maximize
-    :math:`\log \det (2 \Sigma - S) + \sum_g p_g \log \gamma_g`, the entropy of columns and
-    knockoffs, by Newton's method. As this is self-concordant, damped steps stay feasible.
+    A column and a knockoff have the covariance :math:`\Sigma - S`, and :math:`S` consists of the
+    blocks :math:`\gamma_g \Sigma_{gg}` of groups. The :math:`\gamma` maximize the entropy of
+    columns and knockoffs, :math:`\log \det (2 \Sigma - S) + \sum_g p_g \log \gamma_g`, by Newton's
+    method. As this is self-concordant, damped steps stay feasible.
 
     Parameters
     ----------

@@ -394,23 +394,6 @@ class Sweeps:
             return self._sweep_over_columns(Point(w, rho), curvature, weights)
         if correlations is None or len(correlations) < len(w):
             correlations = working_set.correlations(rho[None])[0]
-        square = float((rho * rho / curvature).sum())
-        self._sweep_over_products(w, correlations, weights, square, target)
-        return w
-
-    def _sweep_over_products(
-        self,
-        w: np.ndarray,
-        correlations: np.ndarray,
-        weights: np.ndarray,
-        square: float,
-        target: float,
-    ) -> None:
-        """Minimise over all groups on the inner products of their columns; update ``w`` (k K,).
-
-        ``weights`` (m,) are the curvatures of the samples; see :meth:`QuadraticModel.minimise`.
-        """
-        working_set = self._working_set
         n_outputs = self._problem.n_outputs
         bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
         model = QuadraticModel(
@@ -421,8 +404,14 @@ class Sweeps:
             values=bases.values,
             penalty=self._penalty,
         )
-        by_output = np.ascontiguousarray(correlations.reshape(-1, n_outputs).T)
-        model.minimise(w.reshape(-1, n_outputs), by_output, square=square, target=target, worth=0.0)
+        model.minimise(
+            w.reshape(-1, n_outputs),
+            np.ascontiguousarray(correlations.reshape(-1, n_outputs).T),
+            square=float((rho * rho / curvature).sum()),
+            target=target,
+            worth=0.0,
+        )
+        return w
 
     def _sweep_over_columns(
         self, start: Point, curvature: np.ndarray, weights: np.ndarray

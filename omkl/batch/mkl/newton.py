@@ -121,7 +121,7 @@ class _Residual:
     def preconditioned(self) -> np.ndarray:
         """Return the preconditioned residual, with sums of zero.
 
-        Move its constant part to the multipliers, to save digits.
+        The constant part of the residual moves to the multipliers, which saves digits.
         """
         steered = self._precondition(self.values)
         if not self._equality:
@@ -190,7 +190,7 @@ class Curvature:
         r"""Return the inverse of a diagonal plus a Nyström approximation with an exact diagonal.
 
         The landmarks are the samples with the least diagonal: if it is huge, as at the bounds of
-        the domain of the loss, the kernels are negligible. Equal parts share one approximation,
+        the domain of the loss, the kernels are negligible. Several outputs share one approximation,
         without the rank-one terms.
         """
         diagonal = diagonal.reshape(self.kernels.n_parts, -1)

@@ -192,9 +192,9 @@ def _centred_targets(targets: np.ndarray, weights: np.ndarray) -> tuple[np.ndarr
 def natural_c(
     kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> float:
-    """Return the C at which the mean of some kernels has the least leave-one-out error.
+    """Return the C, for half the squared error, of the least leave-one-out error.
 
-    The loss is half the squared error.
+    The kernel is the mean of some kernels.
 
     Parameters
     ----------
@@ -384,10 +384,7 @@ class _RidgeModel:
         np.fill_diagonal(self._squares, 0.0)
 
     def losses_without(self, fold: np.ndarray) -> np.ndarray:
-        """Return squared residuals of a fold, of a model trained without the fold.
-
-        They are summed over columns.
-        """
+        """Return squared residuals of a fold, summed over columns, of a model without the fold."""
         inverse_of_fold = self.inverse[np.ix_(fold, fold)]
         residuals = np.linalg.lstsq(inverse_of_fold, self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
@@ -395,7 +392,7 @@ class _RidgeModel:
     def standard_errors(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
         """Return the decrease of the loss by a step in some of M kernels, in standard errors, (M,).
 
-        The step follows the gradient. The decrease is -inf for the other kernels.
+        Steps follow the gradient. The decrease is -inf for the other kernels.
         """
         roots = kernels.roots
         standard_errors = np.full(len(kernels.scales), -np.inf)
@@ -452,7 +449,7 @@ class _RidgeModel:
 def _best_ridge(kernel: np.ndarray, z: np.ndarray, roots: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the largest of :data:`RIDGES` with the least leave-one-out loss, and an inverse.
 
-    The inverse is ``ridge (K + ridge)^-1``, (n, n).
+    The inverse is ``r (K + r)^-1``, (n, n), where r is the ridge times the mean eigenvalue of K.
     """
     values, vectors = np.linalg.eigh(kernel)
     values = np.maximum(values, 0.0)

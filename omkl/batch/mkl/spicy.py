@@ -347,7 +347,7 @@ def _best_multiple(
 ) -> tuple[float, np.ndarray]:
     """Return the best dual value of multiples of a point, and the multiple.
 
-    The largest feasible multiple is halved while that helps.
+    Begin with the largest feasible multiple, and halve it while that helps.
     """
     dual, scale = problem.scaled_dual(rho, dual_norms)
     while True:

@@ -79,10 +79,7 @@ def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) ->
 
 
 def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, flat: float) -> Point:
-    """Return a point between the two with a slope of at most ``flat``.
-
-    The method is regula falsi (Illinois).
-    """
+    """Return a point between two others with a slope of at most ``flat``, by regula falsi."""
     low_slope = low.gradient @ direction
     high_slope = high.gradient @ direction
     start_value = low.value
@@ -344,9 +341,7 @@ def _onto_simplex(vector: np.ndarray) -> np.ndarray:
 
 
 class SILP(Wrapper):
-    r"""Semi-infinite linear programming (Sonnenburg et al. 2006).
-
-    The next weights minimise the cutting-plane model.
+    r"""Semi-infinite linear programming (Sonnenburg et al. 2006): minimise a cutting-plane model.
 
     References
     ----------

@@ -35,10 +35,7 @@ MOST_PIVOTS = 1_000_000
 
 
 def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
-    """Return libsvm or kernel ridge regression for a problem.
-
-    It solves to a hundredth of the relative duality gap ``tol``.
-    """
+    """Return libsvm, with a hundredth of the tolerance ``tol``, or kernel ridge regression."""
     from sklearn.svm import SVC, SVR
 
     if isinstance(problem.loss, Squared):
