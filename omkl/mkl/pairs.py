@@ -133,10 +133,25 @@ class _Search:
         self.problems = training.problems(C)
         self.columns = source.columns(names)
         self.pairs = _pairs_without_kernel(self.columns)
-        self.norms = _norms_in_products(source, self.pairs, solutions)
+        self.norms = self._norms_in_products()
         self.excess = self._excess()
         self.objective = sum(solution.certificate.primal for solution in solutions)
         self.lower_bound = sum(solution.certificate.dual for solution in solutions)
+
+    def _norms_in_products(self) -> np.ndarray:
+        """Return the norms of dual points in the products of pairs: (n_problems, n_pairs)."""
+        source = self.source
+        singles = np.unique(self.pairs)
+        left, right = np.searchsorted(singles, np.array(self.pairs).T)
+        each_kernel = np.eye(len(source.names))[singles]
+        rhos = [point.certificate.rho.reshape(-1, source.n_samples) for point in self.solutions]
+        squares = np.zeros((len(rhos), len(singles), len(singles)))
+        for block in row_blocks(source.n_samples, source.n_samples, np.float64):
+            rows = source.X[block]
+            grams = np.array([summed(source, rows, weights).ravel() for weights in each_kernel])
+            for total, rho in zip(squares, rhos):
+                total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
+        return np.sqrt(np.maximum(squares[:, left, right], 0.0))
 
     def _excess(self) -> np.ndarray:
         """Return by how much the norms exceed the slopes of the regularizer at one more kernel."""
@@ -203,22 +218,6 @@ def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
         )
     return pairs
 
-
-def _norms_in_products(
-    source: KernelSource, pairs: Sequence[tuple[int, int]], solutions: Sequence[Solution]
-) -> np.ndarray:
-    """Return the norms of dual points in the products of pairs: (n_problems, n_pairs)."""
-    singles = np.unique(pairs)
-    left, right = np.searchsorted(singles, np.array(pairs).T)
-    each_kernel = np.eye(len(source.names))[singles]
-    rhos = [solution.certificate.rho.reshape(-1, source.n_samples) for solution in solutions]
-    squares = np.zeros((len(rhos), len(singles), len(singles)))
-    for block in row_blocks(source.n_samples, source.n_samples, np.float64):
-        rows = source.X[block]
-        grams = np.array([summed(source, rows, weights).ravel() for weights in each_kernel])
-        for total, rho in zip(squares, rhos):
-            total += (grams * (rho[:, block].T @ rho).ravel()) @ grams.T
-    return np.sqrt(np.maximum(squares[:, left, right], 0.0))
 
 
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:

@@ -369,12 +369,15 @@ def select_groups(
         X = estimator._read(TrainingBlock(check_sentences(X, y)), whole=True).treebank
         y = None
     if method == "stability":
-        max_false = 1.0 if max_false is None else max_false
-        n_pairs = 50 if n_pairs is None else n_pairs
+        if max_false is None:
+            max_false = 1.0
+        if n_pairs is None:
+            n_pairs = 50
         check_number("max_false", max_false, above=0)
         check_number("n_pairs", n_pairs, above=0, integer=True)
         return _stable_groups(estimator, X, y, max_false, n_pairs, n_jobs, random)
-    fdr = 0.1 if fdr is None else fdr
+    if fdr is None:
+        fdr = 0.1
     check_number("fdr", fdr, above=0, below=1)
     trial_of_groups = trial(estimator, X, y, context)
     n_groups = len(trial_of_groups.members)

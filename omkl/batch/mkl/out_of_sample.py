@@ -190,7 +190,7 @@ def _centred_targets(targets: np.ndarray, weights: np.ndarray) -> tuple[np.ndarr
 
 
 def natural_c(
-    kernels: KernelStack, kept: np.ndarray, targets: np.ndarray, weights: np.ndarray
+    kernels: KernelStack, which: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> float:
     """Return the C, for half the squared error, of the least leave-one-out error.
 
@@ -199,13 +199,13 @@ def natural_c(
     Parameters
     ----------
     kernels : KernelStack
-    kept : int array
-        Indices of the kernels.
+    which : int array of shape (k,)
+        Indices of these kernels.
     targets, weights
         As for :func:`helpful_kernels`; C is for weights of mean 1.
     """
     roots, z = _centred_targets(targets, weights)
-    mean_kernel = kernels.combine(np.full(len(kept), 1.0 / len(kept)), kept)
+    mean_kernel = kernels.combine(np.full(len(which), 1.0 / len(which)), which)
     largest = np.diagonal(mean_kernel).max()
     gram = _centred(mean_kernel, roots)
     variance = float(np.trace(gram))
