@@ -83,7 +83,7 @@ def add_weighted(weights, features, at, unary):
 def add_averaged(weights, features, at, factors, total, unary):
     """Add the scores of the average ``(a_group(f) v[f, :] + u[f, :]) / total`` to ``unary`` (n, K).
 
-    Without ``u`` if the total is 0.
+    If the total is 0, they are those of ``a_group(f) v[f, :]``.
     """
     left_out = bank_groups_at(weights.groups).left_out
     averaging = weights.sums.shape[0] > 0
@@ -112,33 +112,30 @@ def add_inner_products(weights, features, at, gradient, slopes, totals):
                 totals[group, j] += potential
 
 
-@inner
-def take_step(weights, features, at, gradient):
-    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages.
-
-    Only labels with a gradient change. The norm of the gradient follows from ``||v - r g||^2 =
-    ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if tokens share features. Features of
-    a group are added up before they are written to the array, since writes to the same entry wait
-    for each other.
-    """
-    starts, ids, values = features
-    groups = bank_groups_at(weights.groups)
-    table = weights.table
-    sums = weights.sums
-    group_of = weights.group_of
-    averaging = sums.shape[0] > 0
-    n_tokens, n_labels = gradient.shape
-    for k in range(groups.rates.shape[0]):
-        groups.square_gradients[k] = 0.0
-    # labels of each token with a gradient; in the last column how many
-    moving = np.empty((n_tokens, n_labels + 1), np.int64)
-    for i in range(n_tokens):
+@borrowing
+def list_moving(gradient, moving):
+    """Write the labels of each token with a gradient, and how many: ``moving`` (n, K + 1)."""
+    for i in range(gradient.shape[0]):
         count = 0
-        for j in range(n_labels):
+        for j in range(gradient.shape[1]):
             if gradient[i, j] != 0.0:
                 moving[i, count] = j
                 count += 1
-        moving[i, n_labels] = count
+        moving[i, gradient.shape[1]] = count
+
+
+@borrowing
+def add_products(weights, features, at, gradient, moving, groups):
+    """Add ``2 r <v, g>`` of each token to the squared gradients of its groups, before the step.
+
+    ``moving`` is written by :func:`list_moving`. Features of a group are added up before they are
+    written to the array, since writes to the same entry wait for each other.
+    """
+    starts, ids, values = features
+    table = weights.table
+    group_of = weights.group_of
+    for i in range(gradient.shape[0]):
+        count = moving[i, gradient.shape[1]]
         if count == 0:
             continue
         product = 0.0
@@ -152,19 +149,26 @@ def take_step(weights, features, at, gradient):
             if q + 1 == end or group_of[ids[q + 1]] != group:
                 groups.square_gradients[group] += 2.0 * groups.rates[group] * product
                 product = 0.0
-    for i in range(n_tokens):
-        count = moving[i, n_labels]
+
+
+@borrowing
+def move_rows(weights, features, at, gradient, moving, groups):
+    """Step along the gradient of each token, see :func:`add_products`; update norms, averages."""
+    table = weights.table
+    averaging = weights.sums.shape[0] > 0
+    for i in range(gradient.shape[0]):
+        count = moving[i, gradient.shape[1]]
         if count == 0:
             continue
         moved = 0.0
-        end = starts[at + i + 1]
-        for q in range(starts[at + i], end):
-            feature = ids[q]
-            group = group_of[feature]
+        end = features.starts[at + i + 1]
+        for q in range(features.starts[at + i], end):
+            feature = features.ids[q]
+            group = weights.group_of[feature]
             if weights.links[feature] == UNTOUCHED:
                 weights.links[feature] = weights.heads[group]
                 weights.heads[group] = feature
-            amount = groups.rates[group] * values[q]
+            amount = groups.rates[group] * features.values[q]
             average = groups.averages[group]
             for m in range(count):
                 j = moving[i, m]
@@ -172,11 +176,27 @@ def take_step(weights, features, at, gradient):
                 moved += change * (2.0 * table[feature, j] + change)
                 table[feature, j] += change
                 if averaging:
-                    sums[feature, j] -= average * change
-            if q + 1 == end or group_of[ids[q + 1]] != group:
+                    weights.sums[feature, j] -= average * change
+            if q + 1 == end or weights.group_of[features.ids[q + 1]] != group:
                 groups.square_norms[group] += moved
                 groups.square_gradients[group] += moved
                 moved = 0.0
+
+
+@inner
+def take_step(weights, features, at, gradient):
+    """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages.
+
+    Only labels with a gradient change. The norm of the gradient follows from ``||v - r g||^2 =
+    ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if tokens share features.
+    """
+    groups = bank_groups_at(weights.groups)
+    for k in range(groups.rates.shape[0]):
+        groups.square_gradients[k] = 0.0
+    moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
+    list_moving(gradient, moving)
+    add_products(weights, features, at, gradient, moving, groups)
+    move_rows(weights, features, at, gradient, moving, groups)
     for k in range(groups.rates.shape[0]):
         groups.square_gradients[k] = max(groups.square_gradients[k], 0.0) / groups.rates[k] ** 2
 

@@ -131,9 +131,9 @@ def note_events(groups, k):
 
 @compiled(counting=False)
 def rescale(address, after, radius, forgets):
-    """Apply the proximal and projection steps to the scales.
+    """Apply the proximal and projection steps; return whether banks have events, and the norm.
 
-    Return whether banks have events, and the model's norm. ``scale_k = base_k after_k / before_k``.
+    The norm is that of the whole model. ``scale_k = base_k after_k / before_k``.
     Groups beyond ``len(after)`` are not penalised. If ``forgets`` (forward-backward splitting), a
     group that reaches zero becomes empty, a group that leaves zero is activated, and scales out of
     range are folded into ``v``.

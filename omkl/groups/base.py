@@ -208,9 +208,9 @@ class Bank(Compilable, ABC):
         frozen.add_potentials(x, potentials)
 
     def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:
-        """Add the potentials of the current and of the averaged model, in little more time.
+        """Add the potentials of the current and of the averaged model. Ability "watch".
 
-        Ability "watch".
+        A bank may do so in less time than two calls take.
         """
         self.add_potentials(x, potentials)
         self.add_averaged_potentials(x, average)
@@ -229,16 +229,14 @@ class Bank(Compilable, ABC):
         """
 
     def condensed(self) -> dict[str, np.ndarray]:
-        """Return the :meth:`state` of a bank with the averaged parameters.
+        """Return the :meth:`state` of a bank with the averaged parameters. Ability "condense".
 
-        Its scales are 1, and it has no average. Requires the ability "condense".
+        Its scales are 1, and it has no average.
         """
         raise NotImplementedError
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
-        r"""Set the parameters to a mix of shards that started from the state of this bank.
-
-        Ability "mix".
+        r"""Set the parameters to a mix of shards that started from this bank. Ability "mix".
 
         The group state has set the scales to 1. The squared norms are recomputed.
 
@@ -274,9 +272,7 @@ class Bank(Compilable, ABC):
     def inner_products(
         self, x: Input, gradient: Potentials, totals: np.ndarray | None
     ) -> np.ndarray:
-        """Return the inner product of each group's potentials with a gradient, (p,).
-
-        The potentials are computed from ``v_k``.
+        """Return the inner product of each group's potentials, by ``v_k``, with a gradient, (p,).
 
         Parameters
         ----------
@@ -323,9 +319,9 @@ class Bank(Compilable, ABC):
 
 
 class CompiledBank(Bank):
-    """Base of banks whose part in a round is compiled functions.
+    """Base of banks with compiled functions, which their methods and the compiled driver call.
 
-    The compiled driver calls them as well. Subclasses set ``functions``, and define :meth:`arrays`,
+    Subclasses set ``functions``, and define :meth:`arrays`,
     :meth:`input_of` and :meth:`inputs_of`.
     """
 

@@ -439,9 +439,7 @@ class TransitionBank(CompiledDenseBank):
 
 
 class TrigramBank(DenseBank):
-    """Indicators of triples of adjacent labels, in a second-order chain.
-
-    It adds to ``potentials.triples``.
+    """Indicators of triples of adjacent labels, in a second-order chain; adds to ``triples``.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ reordering.
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled, inner
 
 #: Entries of one block of a long row: 256 KiB of float64, so that vectors shared by all kernels
 #: stay in cache.
@@ -24,6 +24,15 @@ COPIED = 64
 #: Smaller numbers, relative to the diagonal, count as 0: their products would be subnormal, which
 #: is slow.
 TINY = np.float32(1e-12)
+
+
+@borrowing
+def sum_lanes(start, lanes):
+    """Return a number plus the sums of all lanes, in their order."""
+    total = start
+    for lane in range(lanes.shape[0]):
+        total += lanes[lane]
+    return total
 
 
 @compiled
@@ -40,9 +49,7 @@ def dots(rows, which, vector, out):
             for j in range(0, even, LANES):
                 for lane in range(LANES):
                     lanes[lane] += row[j + lane] * factors[j + lane]
-            total = 0.0
-            for lane in range(LANES):
-                total += lanes[lane]
+            total = sum_lanes(0.0, lanes)
             for j in range(even, factors.shape[0]):
                 total += row[j] * factors[j]
             out[k] += total
@@ -93,11 +100,8 @@ def packed_products(rows, which, vectors, out):
                     upper_lanes[lane] += x * value
                     lower_lanes[lane] += y * value
                     product[j + lane] += upper * x + lower * y
-            upper_total = above[i] * upper
-            lower_total = 0.0
-            for lane in range(16):
-                upper_total += upper_lanes[lane]
-                lower_total += lower_lanes[lane]
+            upper_total = sum_lanes(above[i] * upper, upper_lanes)
+            lower_total = sum_lanes(0.0, lower_lanes)
             for j in range(even, i):
                 upper_total += above[j] * vector[j]
                 lower_total += below[j] * vector[j]
@@ -128,6 +132,24 @@ def unpack(packed, out):
         position += i + 1
 
 
+@borrowing
+def copy_tile(packed, low, left, square):
+    """Copy a tile of rows from ``low`` on: its square at the diagonal, and the entries before.
+
+    Writes to ``left`` (rows, low) and ``square`` (rows, rows), with both triangles.
+    """
+    start = low * (low + 1) // 2
+    # entries are copied one by one: an assignment of a slice would take seconds to compile
+    for r in range(left.shape[0]):
+        before = packed[start : start + low]
+        at_diagonal = packed[start + low : start + low + r + 1]
+        for j in range(low):
+            left[r, j] = before[j]
+        for j in range(r + 1):
+            square[r, j] = square[j, r] = at_diagonal[j]
+        start += low + r + 1
+
+
 @compiled
 def packed_times_blocks(rows, which, blocks, out):
     """Write ``out[k] = blocks[k] K_which[k]`` by tiles of rows; ``out`` (k, P, N) is zero before.
@@ -137,23 +159,13 @@ def packed_times_blocks(rows, which, blocks, out):
     """
     n = blocks.shape[2]
     for k in range(which.shape[0]):
-        packed = rows[which[k]]
         block = blocks[k if blocks.shape[0] > 1 else 0]
         product = out[k]
         for low in range(0, n, TILE):
             height = min(TILE, n - low)
-            start = low * (low + 1) // 2
             left = np.empty((height, low))
             square = np.empty((height, height))
-            # entries are copied one by one: an assignment of a slice would take seconds to compile
-            for r in range(height):
-                before = packed[start : start + low]
-                at_diagonal = packed[start + low : start + low + r + 1]
-                for j in range(low):
-                    left[r, j] = before[j]
-                for j in range(r + 1):
-                    square[r, j] = square[j, r] = at_diagonal[j]
-                start += low + r + 1
+            copy_tile(rows[which[k]], low, left, square)
             vectors = np.ascontiguousarray(block[:, low : low + height])
             products_of_tile = np.dot(vectors, square)
             if low:
@@ -221,9 +233,7 @@ def factor_products(rows, starts, which, vectors, out):
                     lanes[lane] += row[j + lane] * vector[j + lane]
             for j in range(even, n):
                 lanes[j - even] += row[j] * vector[j]
-            total = 0.0
-            for lane in range(32):
-                total += lanes[lane]
+            total = sum_lanes(0.0, lanes)
             for j in range(n):
                 product[j] += total * row[j]
 
@@ -245,9 +255,9 @@ def deinterleave(grams, first, out):
 
 @compiled
 def pack_symmetric(gram, largest, rounding, packed):
-    """Write the lower triangle of a matrix (N, N) into ``packed``; return whether it is valid.
+    """Write the lower triangle of a matrix (N, N) into ``packed``; return False for a bad one.
 
-    It is if it is symmetric, and no entry is above the diagonal's.
+    It must be symmetric, and no entry may exceed the largest of the diagonal.
     """
     scale = 0.0
     start = 0
@@ -271,7 +281,7 @@ def pack_symmetric(gram, largest, rounding, packed):
 
 @compiled
 def prove_semidefinite(rows, n, rounding, proved):
-    """Clear ``proved`` (M,) of packed matrices that are not proved to be positive semidefinite.
+    """Clear ``proved`` (M,) of packed matrices that are not proved positive semidefinite.
 
     The test is sufficient: a matrix that is not proved may still be a kernel. Half of ``rounding``
     is left for that of single precision.

@@ -151,12 +151,8 @@ def _monomials(n_columns: int, degree: int) -> Monomials:
 def _squares(X: Vectors) -> np.ndarray:
     """Return the squared lengths (n,) of the rows of an array or CSR matrix (n, d)."""
     if sparse.issparse(X):
-        # without duplicate entries, squaring each of them is enough
-        if X.has_canonical_format:
-            squares = X.power(2)
-        else:
-            squares = X.multiply(X)
-        return np.asarray(squares.sum(axis=1)).ravel()
+        # unlike X.power(2), correct for duplicate entries
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     return np.einsum("ij,ij->i", X, X)
 
 

@@ -177,9 +177,7 @@ def count_columns(columns: Positions, n_columns: int) -> int:
 
 
 class Pair:
-    """Two sets of vectors, with products and distances that kernels share.
-
-    They are computed once and on demand.
+    """Two sets of vectors, with products and distances that kernels share, computed on demand.
 
     Parameters
     ----------
@@ -252,9 +250,7 @@ class Pair:
 
 
 class Reference:
-    """Right-hand vectors of pairs.
-
-    Quantities that depend only on these vectors are computed once for all pairs.
+    """Right-hand vectors of pairs, with what is computed of them once for all pairs.
 
     Parameters
     ----------

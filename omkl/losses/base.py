@@ -102,9 +102,7 @@ class PointwiseLoss(Component):
         return np.where(is_inside & np.isfinite(values), values, np.inf)
 
     def conjugate_gradient(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, in the domain.
-
-        It is :math:`-z` at the optimum.
+        r"""Return the derivative of :math:`l^*(y, -\rho)` in :math:`\rho`, minus the best z.
 
         Parameters
         ----------
@@ -116,9 +114,7 @@ class PointwiseLoss(Component):
         return -self._prediction(y, rho)
 
     def conjugate_curvature(self, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        r"""Return the second derivative of :math:`l^*(y, -\rho)` in :math:`\rho`.
-
-        It is 0 where the loss is piecewise linear.
+        r"""Return the second derivative of :math:`l^*(y, -\rho)`; 0 for piecewise linear losses.
 
         Parameters
         ----------
@@ -134,9 +130,7 @@ class PointwiseLoss(Component):
         return np.divide(2.0 * width, rise, out=np.full_like(width, np.inf), where=rise > 0.0)
 
     def domain(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, as two arrays.
-
-        0 lies between them.
+        r"""Return the lowest and the highest :math:`\rho` with a finite conjugate, around 0.
 
         Parameters
         ----------

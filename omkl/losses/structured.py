@@ -11,9 +11,9 @@ from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
 
 def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
-    """Fill in the unknown parts of a gold output.
+    """Fill in the unknown parts of a gold output: the best ones that agree with the known parts.
 
-    They are those of the best output that agrees with the known parts. This is learning with hidden
+    This is learning with hidden
     variables, as in the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii 2009). A
     structure with partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
 

@@ -37,8 +37,8 @@ SETTLED = 1e-13
 class SquaredL21(Regularizer):
     r"""Squared mixed norm, the MKL penalty: :math:`\frac12 (\sum_k b_k)^2`.
 
-    Its proximity operator is not separable. Algorithm 2 of Martins et al. (2011) computes it, by
-    sorting for few groups and by Newton's method for many.
+    Its proximity operator is not separable. Newton's method finds the threshold of Algorithm 2 of
+    Martins et al. (2011), which sorts the norms.
 
     >>> SquaredL21().prox([3.0, 0.5], step=1.0)
     array([1.5, 0. ])
@@ -353,9 +353,9 @@ class ElasticNetWeights(_SquaredNorm):
 
 
 def _size_and_slope(x: np.ndarray, eta: float) -> tuple[float, np.ndarray]:
-    """Return the norm whose unit ball is the elastic-net set, and its gradient (p,).
+    """Return the norm with the elastic-net set as unit ball, and its gradient (p,).
 
-    These are ``s(x)`` and its gradient of Citi, Equations 10 and 13b.
+    See ``s(x)`` in Equations 10 and 13b of Citi.
     """
     half = 0.5 * eta
     total = x.sum()

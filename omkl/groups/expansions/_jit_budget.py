@@ -219,10 +219,9 @@ def weakest(scales, squares, ages, n):
 
 @borrowing
 def find(rows, t, n, diagonals):
-    """Return the support vector that equals token ``t`` in the feature space of every kernel.
+    """Return the support vector that equals token ``t`` for every kernel, ``UNKNOWN`` for none.
 
-    Return ``UNKNOWN`` if there is none. ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)``
-    is zero if the three values agree.
+    ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero if the three values agree.
     """
     first = rows.shape[1]
     for i in range(n):
@@ -377,10 +376,10 @@ def combination(U, n, y, c):
 
 @borrowing
 def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals):
-    r"""Move a vector's part of a group onto the others, ``A[others] += c A[index]``.
+    r"""Move a vector's part of a group onto others; return the change of ``||v||^2``.
 
-    Return the change of ``||v||^2``. With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes by
-    ``-r A[index]``. Since ``(K + diag(e)) c`` are the kernel values with the others,
+    This is ``A[others] += c A[index]``. With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes
+    by ``-r A[index]``. Since ``(K + diag(e)) c`` are the kernel values with the others,
     ``<r, psi(x_j)> = e_j c_j``. So the norm needs no kernel values.
     """
     n = others.shape[0]
@@ -435,10 +434,7 @@ def drop(index, n, n_tokens, groups, rows, potentials, bank):
 
 @inner
 def admit(t, groups, rows, potentials, indices, bank):
-    """Make token ``t`` a support vector, in place of another if there are enough.
-
-    Return its index.
-    """
+    """Make token ``t`` a support vector, in place of another if all are taken; return its index."""
     n = bank.counts[SUPPORT]
     first = rows.shape[1]
     index = n

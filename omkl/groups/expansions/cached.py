@@ -209,10 +209,7 @@ class CachedKernelBank(CompiledBank, KernelBank):
         self._carried[:] = 0.0
 
     def release(self) -> KernelExpansion:
-        """Return the same groups as an expansion over the tokens with coefficients.
-
-        Drop the Gram matrices.
-        """
+        """Return these groups as an expansion over the tokens in use; drop the Gram matrices."""
         self._gram = None
         self._gram_rows = None
         is_used = self._coefficients.any(axis=(0, 2))
