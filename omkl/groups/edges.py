@@ -257,7 +257,6 @@ class PairBank(CompiledDenseBank):
     pairs : LabelPairs
     averaging : bool
         Whether to keep the averaged parameters.
-    name : str
     """
 
     functions = BankFunctions(
@@ -270,10 +269,8 @@ class PairBank(CompiledDenseBank):
     layout: ClassVar[Layout] = jit.PAIRS
     compiled = property(lambda self: self.functions)
 
-    def __init__(
-        self, pairs: LabelPairs, averaging: bool = False, name: str = "transitions"
-    ) -> None:
-        super().__init__(name, (1, 1, pairs.n_weights), averaging)
+    def __init__(self, pairs: LabelPairs, averaging: bool = False) -> None:
+        super().__init__("transitions", (1, 1, pairs.n_weights), averaging)
         self.pairs = pairs
 
     def arrays(self) -> jit.Pairs:  # type: ignore[override]

@@ -188,10 +188,7 @@ class Pair:
     def __init__(self, X: Vectors, Y: "Vectors | Reference") -> None:
         self.X = as_floats(X)
         if not isinstance(Y, Reference):
-            if Y is X:
-                Y = Reference(self.X)
-            else:
-                Y = Reference(Y)
+            Y = Reference(self.X if Y is X else Y)
         self.right = Y
         self.Y = Y.X
 

@@ -87,7 +87,8 @@ class Average(Kernel):
         self.kernels = [kernel.fit(X) for kernel in self.kernels]
 
     def raw(self, pair: Pair) -> np.ndarray:
-        pairs: dict[tuple[str, bool | str], Pair] = {("None", False): pair}
+        # kernels on all columns see the pair itself
+        pairs = {(str(None), False): pair}
         for kernel in self.kernels:
             if kernel.seen not in pairs:
                 pairs[kernel.seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))

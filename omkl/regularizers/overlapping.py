@@ -221,7 +221,7 @@ class _GaugeSearch:
         return lower, np.log(np.maximum(norms / np.sqrt(self.squares), 1e-100))
 
 
-def _is_member(member: object) -> bool:
+def _is_member(member: int | str) -> bool:
     """Return whether this is the name or the index of a group."""
     if isinstance(member, (int, np.integer)):
         return bool(member >= 0)
