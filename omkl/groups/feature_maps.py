@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from omkl._pointers import Packed
 from omkl.groups import _jit_maps as jit
@@ -15,7 +14,7 @@ from omkl.groups.base import CompiledBank, FrozenGroup, FrozenGroups
 from omkl.groups.tables import Rows, TableBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import row_blocks
+from omkl.kernels.inputs import as_dense, row_blocks
 from omkl.signatures import BankFunctions
 from omkl.structures.base import Potentials
 
@@ -270,10 +269,7 @@ def dense_features(kernel: Kernel, view: np.ndarray, low: int, high: int) -> np.
     if high - low == 1:
         # for a single row BLAS uses another routine, with another order of rounding
         rows = view[[low, low]]
-    features = kernel.features(rows)
-    if sparse.issparse(features):
-        features = features.toarray()
-    return features[: high - low]
+    return as_dense(kernel.features(rows))[: high - low]
 
 
 def map_bytes(kernels: list[Kernel]) -> int:

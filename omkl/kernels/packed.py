@@ -19,7 +19,7 @@ from omkl.kernels import _jit_stack as jit
 from omkl.kernels.base import Kernel, fitted_value
 from omkl.kernels.functions import Gaussian
 from omkl.kernels.gram import LARGEST, ROUNDING, checked_gram
-from omkl.kernels.inputs import LARGEST_SQUARED, Pair, Vectors, as_floats, take_columns
+from omkl.kernels.inputs import LARGEST_SQUARED, Pair, Vectors, as_floats
 from omkl.kernels.stack import (
     KernelStack,
     PartedStack,
@@ -393,11 +393,9 @@ def _exponents_of(
     """
     widths = np.zeros((len(kernels), d))
     scales = np.ones((len(kernels), 1))
-    positions = np.arange(d)[None]
     for k, kernel in enumerate(kernels):
-        columns_of_kernel = take_columns(positions, kernel.columns(d))[0]
         # columns may be repeated
-        np.add.at(widths[k], columns_of_kernel, -0.5 / _widths(kernel))
+        np.add.at(widths[k], kernel.places(d), -0.5 / _widths(kernel))
         if kernel.normalize == "trace":
             scales[k] = 1.0 / n
     return widths.astype(dtype), scales.astype(dtype)

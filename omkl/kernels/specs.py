@@ -16,7 +16,7 @@ from omkl.kernels.base import Kernel
 from omkl.kernels.feature_maps import approximated
 from omkl.kernels.functions import Custom, Gaussian, Polynomial
 from omkl.kernels.gram import check_kernel_names
-from omkl.kernels.inputs import Pair, Vectors, count_columns, take_columns
+from omkl.kernels.inputs import Pair, Vectors
 
 #: Specification of a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -74,13 +74,11 @@ class Average(Kernel):
 
     def placed(self, n_columns: int, names: Sequence[str] | None = None) -> Self:
         placed = super().placed(n_columns, names)
-        columns = self.columns(n_columns, names)
-        n_selected = count_columns(columns, n_columns)
+        columns = self.places(n_columns, names)
         names_of_columns = None
         if names is not None:
-            all_names = np.array(names, dtype=object)[None]
-            names_of_columns = take_columns(all_names, columns)[0].tolist()
-        placed.kernels = [kernel.placed(n_selected, names_of_columns) for kernel in self.kernels]
+            names_of_columns = [names[j] for j in columns]
+        placed.kernels = [kernel.placed(len(columns), names_of_columns) for kernel in self.kernels]
         return placed
 
     def _learn(self, X: Vectors) -> None:

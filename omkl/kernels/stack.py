@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from omkl.exceptions import InputError
 from omkl.kernels._jit_stack import dots, factor_products, pack
 from omkl.kernels.base import Kernel
-from omkl.kernels.inputs import Vectors, as_dense, count_columns, row_blocks
+from omkl.kernels.inputs import Vectors, as_dense, row_blocks
 
 #: Indices of kernels, (k,), or None for all of them.
 Which: TypeAlias = Sequence[int] | np.ndarray | None
@@ -467,8 +467,7 @@ class FactoredStack(KernelStack):
         n_samples, n_columns = X.shape
         ranks = []
         for kernel in kernels:
-            width = count_columns(kernel.columns(n_columns), n_columns)
-            ranks.append(kernel.feature_count(width) or 0)
+            ranks.append(kernel.feature_count(len(kernel.places(n_columns))) or 0)
         needed = sum(ranks) * n_samples * np.dtype(dtype).itemsize
         require_bytes(needed, f"{len(kernels)} factors of {n_samples} samples")
         stack._allocate(ranks, n_samples, dtype)

@@ -1,7 +1,5 @@
 """Kernel expansions of at most B support vectors, in constant memory."""
 
-import itertools
-
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -230,7 +228,7 @@ class BudgetedExpansion(CompiledBank, KernelBank):
 
     def _buffer_of(self, view: str, n_columns: int) -> SupportBuffer:
         """Return an empty buffer for a view with so many columns."""
-        kernels = list(itertools.compress(self.kernels, [name == view for name in self.views]))
+        kernels = [kernel for kernel, name in zip(self.kernels, self.views) if name == view]
         return SupportBuffer(kernels, n_columns, self._capacity, self.dtype)
 
     def step(self, x: Span, gradient: Potentials) -> None:
