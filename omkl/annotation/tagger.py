@@ -203,7 +203,13 @@ class Lemmatizer:
                 lemmas[word] = lemma
         for tag, words_of_tag in unknown_words.items():
             model = self.models.get(model_name("lemmas", tag), self.default)
-            results = best_results(model, LEMMA_KEYS, words_of_tag, lemma_values, _lemma_by)
+            results = best_results(
+                model,
+                LEMMA_KEYS,
+                words_of_tag,
+                lemma_values,
+                lambda edit, word: apply_edit(edit, word.form),
+            )
             for word, result in zip(words_of_tag, results):
                 lemmas[word] = word.form if result is None else result
         return [lemmas[word] for word in words]
@@ -219,11 +225,6 @@ def _most_frequent_lemmas(counts: Mapping[tuple[TaggedWord, str], int]) -> dict[
     for key, n_by_lemma in votes.items():
         lemmas[key], _ = min(n_by_lemma.items(), key=lambda entry: (-entry[1], entry[0]))
     return lemmas
-
-
-def _lemma_by(edit: str, word: TaggedWord) -> str | None:
-    """Apply an edit to the form of a word; see :func:`apply_edit`."""
-    return apply_edit(edit, word.form)
 
 
 @lru_cache(maxsize=1 << 14)  # about two kilobytes per word

@@ -297,14 +297,11 @@ GROUPS = re.split("[,\n]", _NAMES)
 MOST_ATOMS, NO_ATOM = 9, -1
 
 
-def _atoms_of(group: str) -> list[int]:
-    """Return the positions of the atoms of a group, of length MOST_ATOMS."""
-    atoms = [ATOMS.index(atom) for atom in group.split()]
-    return atoms + [NO_ATOM] * (MOST_ATOMS - len(atoms))
-
-
-#: Atoms of each group, (number of groups, MOST_ATOMS).
-TEMPLATES = np.array(list(map(_atoms_of, GROUPS)))
+_POSITIONS = [list(map(ATOMS.index, group.split())) for group in GROUPS]
+#: Positions of the atoms of each group, (number of groups, MOST_ATOMS).
+TEMPLATES = np.array(
+    [positions + [NO_ATOM] * (MOST_ATOMS - len(positions)) for positions in _POSITIONS]
+)
 #: Bits of the number of weights of each template.
 BITS = 15
 #: Number of places in a training example, and of sentences joined to a document.

@@ -220,18 +220,15 @@ class TreeFields:
         """
         relative, _, field_of_relative = field.partition("_")
         if relative in RELATIVES and field_of_relative:
-            return self._codes_of_relatives(relative, self.codes(field_of_relative, codes_of_words))
+            relatives = self._relatives[relative]
+            codes = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
+            codes[relatives == AT_ROOT] = code_of(ROOT)
+            has_relative = relatives >= 0
+            codes_of_all = self.codes(field_of_relative, codes_of_words)
+            codes[has_relative] = codes_of_all[relatives[has_relative]]
+            return codes
         if field == VALENCY:
             names = [code_of(f"\t{n} children") for n in range((MOST_CHILDREN + 1) ** 2)]
             n_left, n_right = self._n_children
             return np.array(names, np.uint64)[n_left * (MOST_CHILDREN + 1) + n_right]
         return codes_of_words(field)
-
-    def _codes_of_relatives(self, relative: str, codes: np.ndarray) -> np.ndarray:
-        """Return the code of each word's relative, given those of all words, (n,) uint64."""
-        relatives = self._relatives[relative]
-        codes_of_relatives = np.full(len(relatives), code_of(OUTSIDE), np.uint64)
-        codes_of_relatives[relatives == AT_ROOT] = code_of(ROOT)
-        has_relative = relatives >= 0
-        codes_of_relatives[has_relative] = codes[relatives[has_relative]]
-        return codes_of_relatives

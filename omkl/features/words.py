@@ -4,7 +4,7 @@ The encoder caches the features of every distinct word, and looks up features of
 hash table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product, starmap
 from threading import Lock
@@ -146,16 +146,11 @@ def token_features(words: Sequence[str]) -> list[dict[str, str | bool]]:
     if isinstance(words, str) or not all(isinstance(word, str) for word in words):
         raise InputError(f"words must be a list of strings, got {words!r:.80}.")
     padded = [BEGIN] * REACH + list(words) + [END] * REACH
-    columns: list[Sequence] = []
+    columns: list[Iterable] = []
     for template in TEMPLATES:
-        values = []
-        for offset in template.offsets:
-            start = REACH + offset
-            values.append(list(map(template.property, padded[start : start + len(words)])))
-        if len(values) == 1:
-            columns += values
-        else:
-            columns.append(list(map(BETWEEN.join, zip(*values))))
+        starts = [REACH + offset for offset in template.offsets]
+        values = [map(template.property, padded[start : start + len(words)]) for start in starts]
+        columns.append(values[0] if len(values) == 1 else map(BETWEEN.join, zip(*values)))
     return [dict(zip(TEMPLATE_NAMES, values_of_word)) for values_of_word in zip(*columns)]
 
 

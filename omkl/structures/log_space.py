@@ -5,7 +5,7 @@ these functions are the fallback. Each writes marginals into arrays of zeros and
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from omkl.structures._jit_chain import forward_backward_in_logs
 from omkl.structures._jit_labels import NO_ARRAYS
 
 log_sum = np.logaddexp.reduce
+#: Numbers of pairs of spans: those of the left, and of the right spans.
+Pairs: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def second_order_chain(
@@ -131,14 +133,14 @@ def projective_trees(
     np.fill_diagonal(chart.right, 0.0)
     np.fill_diagonal(chart.left, 0.0)
     for i, j in spans:
-        under = log_sum(chart.under_arc(i, j))
+        under = _log_of_pairs(chart.under_arc(i, j))
         chart.rightward[i, j] = under + weights[i, j]
         if i > 0:  # the root has no head
             chart.leftward[i, j] = under + weights[j, i]
         has_other_roots = single_root and i == 0 and j < n
         if not has_other_roots:
-            chart.right[i, j] = log_sum(chart.to_the_right(i, j))
-        chart.left[i, j] = log_sum(chart.to_the_left(i, j))
+            chart.right[i, j] = _log_of_pairs(chart.to_the_right(i, j))
+        chart.left[i, j] = _log_of_pairs(chart.to_the_left(i, j))
     _distribute(chart, reversed(spans), expected)
     return shift + float(chart.right[0, n])
 
@@ -147,7 +149,8 @@ class _Chart:
     """A number for each span ``i .. j`` of n tokens and the root, by its ends: (n + 1, n + 1).
 
     ``right`` and ``left`` are complete spans, whose head is at i or at j; ``rightward`` and
-    ``leftward`` end with an arc from i to j, or from j to i.
+    ``leftward`` end with an arc from i to j, or from j to i. Methods return the numbers of the
+    pairs of spans that may form a span, as two views: of the left, and of the right spans.
     """
 
     def __init__(self, n: int, value: float) -> None:
@@ -157,17 +160,23 @@ class _Chart:
         self.rightward = np.full(shape, value)
         self.leftward = np.full(shape, value)
 
-    def to_the_right(self, i: int, j: int) -> np.ndarray:
-        """Log-weights of the pairs of spans that form ``right[i, j]``."""
-        return self.rightward[i, i + 1 : j + 1] + self.right[i + 1 : j + 1, j]
+    def to_the_right(self, i: int, j: int) -> Pairs:
+        """Return the pairs that form ``right[i, j]``."""
+        return self.rightward[i, i + 1 : j + 1], self.right[i + 1 : j + 1, j]
 
-    def to_the_left(self, i: int, j: int) -> np.ndarray:
-        """Log-weights of the pairs of spans that form ``left[i, j]``."""
-        return self.left[i, i:j] + self.leftward[i:j, j]
+    def to_the_left(self, i: int, j: int) -> Pairs:
+        """Return the pairs that form ``left[i, j]``."""
+        return self.left[i, i:j], self.leftward[i:j, j]
 
-    def under_arc(self, i: int, j: int) -> np.ndarray:
-        """Log-weights of the pairs of spans below an arc between i and j."""
-        return self.right[i, i:j] + self.left[i + 1 : j + 1, j]
+    def under_arc(self, i: int, j: int) -> Pairs:
+        """Return the pairs below an arc between i and j."""
+        return self.right[i, i:j], self.left[i + 1 : j + 1, j]
+
+
+def _log_of_pairs(log_weights: Pairs) -> float:
+    """Return the log-weight of a span that these pairs may form."""
+    left, right = log_weights
+    return log_sum(left + right)
 
 
 def _distribute(chart: _Chart, spans: Iterable[tuple[int, int]], expected: np.ndarray) -> None:
@@ -176,21 +185,21 @@ def _distribute(chart: _Chart, spans: Iterable[tuple[int, int]], expected: np.nd
     probability = _Chart(n, 0.0)
     probability.right[0, n] = 1.0
     for i, j in spans:
-        if probability.right[i, j] > 0.0:
-            shares = probability.right[i, j] * _probabilities(chart.to_the_right(i, j))
-            probability.rightward[i, i + 1 : j + 1] += shares
-            probability.right[i + 1 : j + 1, j] += shares
-        if probability.left[i, j] > 0.0:
-            shares = probability.left[i, j] * _probabilities(chart.to_the_left(i, j))
-            probability.left[i, i:j] += shares
-            probability.leftward[i:j, j] += shares
+        _share(probability.right[i, j], chart.to_the_right(i, j), probability.to_the_right(i, j))
+        _share(probability.left[i, j], chart.to_the_left(i, j), probability.to_the_left(i, j))
         expected[i, j] = probability.rightward[i, j]
         expected[j, i] = probability.leftward[i, j]
         of_arcs = probability.rightward[i, j] + probability.leftward[i, j]
-        if of_arcs > 0.0:
-            shares = of_arcs * _probabilities(chart.under_arc(i, j))
-            probability.right[i, i:j] += shares
-            probability.left[i + 1 : j + 1, j] += shares
+        _share(of_arcs, chart.under_arc(i, j), probability.under_arc(i, j))
+
+
+def _share(probability: float, log_weights: Pairs, probabilities: Pairs) -> None:
+    """Add the probability of a span to those of the pairs that form it, by their weights."""
+    if probability > 0.0:
+        left, right = log_weights
+        shares = probability * _probabilities(left + right)
+        for probabilities_of_side in probabilities:
+            probabilities_of_side += shares
 
 
 def _probabilities(logs: np.ndarray) -> np.ndarray:
