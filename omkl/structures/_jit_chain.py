@@ -17,7 +17,7 @@ from omkl.structures._jit_labels import (
     indicate_labels,
     labels_at,
     largest,
-    marginals_of_labels,
+    normalize,
     row_of,
     score_labels,
 )
@@ -215,18 +215,6 @@ def pass_on(message, edge, arriving):
 
 
 @compiled
-def log_sum(values):
-    """Return the logarithm of the sum of exponentials."""
-    highest = largest(values)
-    if highest == -np.inf:
-        return highest
-    total = 0.0
-    for value in values:
-        total += np.exp(value - highest)
-    return highest + np.log(total)
-
-
-@compiled
 def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
     """Write marginals; return log Z, -inf if nothing is allowed.
 
@@ -236,38 +224,39 @@ def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, p
     forward = unary.copy()
     backward = np.zeros((n, n_labels))
     sums = np.empty(n_labels)
-    unary_marginals[:] = 0.0
     pairwise_marginals[:] = 0.0
     for t in range(1, n):
         edge = pairwise[row_of(pairwise, t - 1)]
         for j in range(n_labels):
             for i in range(n_labels):
                 sums[i] = forward[t - 1, i] + edge[i, j]
-            forward[t, j] += log_sum(sums)
+            forward[t, j] += normalize(sums)
     for t in range(n - 2, -1, -1):
         edge = pairwise[row_of(pairwise, t)]
         for i in range(n_labels):
             for j in range(n_labels):
                 sums[j] = edge[i, j] + unary[t + 1, j] + backward[t + 1, j]
-            backward[t, i] = log_sum(sums)
-    log_partition = log_sum(forward[n - 1])
+            backward[t, i] = normalize(sums)
+    for j in range(n_labels):
+        sums[j] = forward[n - 1, j]
+    log_partition = normalize(sums)
     if log_partition == -np.inf:
         return log_partition
-    pairs = np.empty((1, n_labels * n_labels))
+    pairs = np.empty(n_labels * n_labels)
     for t in range(n - 1):
-        edge = row_of(pairwise, t)
+        row = row_of(pairwise, t)
         for i in range(n_labels):
             for j in range(n_labels):
                 after = unary[t + 1, j] + backward[t + 1, j]
-                pairs[0, i * n_labels + j] = forward[t, i] + pairwise[edge, i, j] + after
-        marginals_of_labels(labels_address, pairs, pairwise, pairs, pairwise)
+                pairs[i * n_labels + j] = forward[t, i] + pairwise[row, i, j] + after
+        normalize(pairs)
         for i in range(n_labels):
             for j in range(n_labels):
-                pairwise_marginals[edge, i, j] += pairs[0, i * n_labels + j]
+                pairwise_marginals[row, i, j] += pairs[i * n_labels + j]
     for t in range(n):
         for j in range(n_labels):
-            forward[t, j] += backward[t, j]
-    marginals_of_labels(labels_address, forward, pairwise, unary_marginals, pairwise_marginals)
+            unary_marginals[t, j] = forward[t, j] + backward[t, j]
+        normalize(unary_marginals[t])
     return log_partition
 
 

@@ -199,21 +199,35 @@ def largest(scores):
     return highest
 
 
+@borrowing
+def normalize(logs):
+    """Turn logs of weights (any number,) into probabilities, in place; return the log of the sum.
+
+    It is -inf if all weights are zero.
+    """
+    highest = largest(logs)
+    if highest == -np.inf:
+        return highest
+    total = 0.0
+    for k in range(logs.shape[0]):
+        logs[k] = np.exp(logs[k] - highest)
+        total += logs[k]
+    for k in range(logs.shape[0]):
+        logs[k] /= total
+    return highest + np.log(total)
+
+
 @compiled(counting=False)
 def marginals_of_labels(labels_address, unary, pairwise, unary_marginals, pair_marginals):
     """Write the marginals of independent labels; return log Z, -inf if none is allowed."""
     log_partition = 0.0
     for t in range(unary.shape[0]):
-        highest = largest(unary[t])
-        if highest == -np.inf:
-            return highest
-        total = 0.0
         for j in range(unary.shape[1]):
-            unary_marginals[t, j] = np.exp(unary[t, j] - highest)
-            total += unary_marginals[t, j]
-        for j in range(unary.shape[1]):
-            unary_marginals[t, j] /= total
-        log_partition += highest + np.log(total)
+            unary_marginals[t, j] = unary[t, j]
+        log_of_sum = normalize(unary_marginals[t])
+        if log_of_sum == -np.inf:
+            return log_of_sum
+        log_partition += log_of_sum
     return log_partition
 
 

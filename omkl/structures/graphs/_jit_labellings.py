@@ -21,8 +21,8 @@ from omkl.structures._jit_labels import row_of
 #: ones have not raised the score.
 SLOW = 0.0001
 PATIENCE = 5
-#: The second node of a change of a single node.
-NO_NODE = -1
+#: Edge to the parent of a root.
+NO_EDGE = -1
 
 
 class GraphArrays(NamedTuple):
@@ -77,8 +77,13 @@ def arrange(edges, n):
     """
     starts, incident = list_incident_edges(edges, n)
     order = np.empty(n, np.int64)
-    n_components = order_breadth_first(edges, starts, incident, order)
-    forest = edges.shape[0] == n - n_components
+    parents = np.empty(n, np.int64)
+    all_edges = np.ones(edges.shape[0], np.bool_)
+    walk(edges, starts, incident, all_edges, order, parents, np.empty(n, np.bool_))
+    n_children = 0
+    for edge in parents:
+        n_children += edge != NO_EDGE
+    forest = edges.shape[0] == n_children
     ranks = np.empty(n, np.int64)
     for place in range(n):
         if not forest:  # memory is read in the order of the nodes
@@ -117,29 +122,32 @@ def list_incident_edges(edges, n):
 
 
 @inner
-def order_breadth_first(edges, starts, incident, order):
-    """Write the nodes (n,), each component breadth first; return the number of components."""
-    n = order.shape[0]
-    seen = np.zeros(n, np.bool_)
+def walk(edges, starts, incident, chosen, order, parents, seen):
+    """Write the nodes of a forest in an order with parents first, and their edges to parents.
+
+    The forest has the ``chosen`` edges, a mask (E,). ``parents`` (n,) gets :data:`NO_EDGE` for
+    roots; ``order`` is (n,), too, and ``seen`` (n,) is memory.
+    """
+    seen[:] = False
     n_done = 0
     n_found = 0
-    n_components = 0
-    for root in range(n):
+    for root in range(order.shape[0]):
         if not seen[root]:
             seen[root] = True
             order[n_found] = root
+            parents[root] = NO_EDGE
             n_found += 1
-            n_components += 1
         while n_done < n_found:
             i = order[n_done]
             n_done += 1
             for q in range(starts[i], starts[i + 1]):
-                j = edges[incident[q], 0] + edges[incident[q], 1] - i
-                if not seen[j]:
+                e = incident[q]
+                j = edges[e, 0] + edges[e, 1] - i
+                if chosen[e] and not seen[j]:
                     seen[j] = True
                     order[n_found] = j
+                    parents[j] = e
                     n_found += 1
-    return n_components
 
 
 # ---- the best labelling --------------------------------------------------------------------------
@@ -307,7 +315,7 @@ def improve(unary, pairwise, graph, labels):
     of_first = np.empty(n_labels)
     of_second = np.empty(n_labels)
     for i in range(n):
-        collect_scores(unary, pairwise, graph, labels, i, NO_NODE, of_first)
+        collect_scores(unary, pairwise, graph, labels, i, NO_EDGE, of_first)
         best_label = labels[i]
         best = of_first[best_label]
         for y in range(n_labels):

@@ -9,8 +9,8 @@ their scores, they also share ``weights[0]``.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures._jit_labels import row_of
-from omkl.structures.graphs._jit_labellings import graph_at
+from omkl.structures._jit_labels import normalize, row_of
+from omkl.structures.graphs._jit_labellings import NO_EDGE, graph_at, walk
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
 SMALLEST = 1e-280
@@ -18,8 +18,6 @@ SMALLEST = 1e-280
 SWEEPS, MOVED = 200, 1e-4
 #: Sweeps in a row, back and forth, that move no message where belief propagation has converged.
 QUIET = 2
-#: Edge to the parent of a root.
-NO_EDGE = -1
 
 
 @inner
@@ -139,26 +137,6 @@ def log_of_sum(source, scores, rate, side, z, highest, top):
     return most - highest - top + np.log(total)
 
 
-@compiled
-def normalize(logs):
-    """Turn logs of weights (any number,) into probabilities, in place; return the log of the sum.
-
-    It is -inf if all weights are zero.
-    """
-    highest = -np.inf
-    for score in logs:
-        highest = score if score > highest else highest
-    if not highest > -np.inf:
-        return highest
-    total = 0.0
-    for y in range(logs.shape[0]):
-        logs[y] = np.exp(logs[y] - highest)
-        total += logs[y]
-    for y in range(logs.shape[0]):
-        logs[y] /= total
-    return highest + np.log(total)
-
-
 @inner
 def beliefs(
     unary, pairwise, graph, rates, messages, potentials, unary_marginals, pairwise_marginals
@@ -241,35 +219,6 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
                 elif of_parent[y] > -np.inf:
                     of_parent[y] += new[y] - up[y]
     return total / forests.shape[0]
-
-
-@inner
-def walk(edges, starts, incident, chosen, order, parents, seen):
-    """Write the nodes of a forest in an order with parents first, and their edges to parents.
-
-    The forest has the ``chosen`` edges, a mask (E,). ``parents`` (n,) gets :data:`NO_EDGE` for
-    roots; ``order`` is (n,), too, and ``seen`` (n,) is memory.
-    """
-    seen[:] = False
-    n_done = 0
-    n_found = 0
-    for root in range(order.shape[0]):
-        if not seen[root]:
-            seen[root] = True
-            order[n_found] = root
-            parents[root] = NO_EDGE
-            n_found += 1
-        while n_done < n_found:
-            i = order[n_done]
-            n_done += 1
-            for q in range(starts[i], starts[i + 1]):
-                e = incident[q]
-                j = edges[e, 0] + edges[e, 1] - i
-                if chosen[e] and not seen[j]:
-                    seen[j] = True
-                    order[n_found] = j
-                    parents[j] = e
-                    n_found += 1
 
 
 @compiled
