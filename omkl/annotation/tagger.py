@@ -268,7 +268,7 @@ class Tagger:
     ----------
     columns : sequence of str
         Columns to predict, from :data:`COLUMNS`.
-    lexicons : mapping of str to Lexicon, optional
+    lexicons : dict of str to Lexicon
         Lexicons for morphology; the labeler of tags has its own parameter.
 
     Attributes
@@ -283,11 +283,9 @@ class Tagger:
     lemmatizer : Lemmatizer or None
     """
 
-    def __init__(
-        self, columns: tuple[str, ...], lexicons: Mapping[str, Lexicon] | None = None
-    ) -> None:
+    def __init__(self, columns: tuple[str, ...], lexicons: dict[str, Lexicon]) -> None:
         self.columns = columns
-        self.lexicons = dict(lexicons or {})
+        self.lexicons = lexicons
         self.tag = next((name for name in ("upos", "xpos") if name in columns), None)
         self.morphology = tuple(
             name for name in ("xpos", "feats") if name in columns and name != self.tag
