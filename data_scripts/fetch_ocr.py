@@ -7,10 +7,9 @@ The data: Rob Kassel (MIT Spoken Language Systems Group), cleaned by Ben Taskar;
 licence.
 """
 
-import argparse
 import sys
 
-from _fetch import from_file, from_url, run, save, shown, verified
+from _fetch import from_file, from_url, parser_of, run, save, shown, verified
 
 from omkl.data.files import user_cache
 
@@ -31,9 +30,7 @@ def fetch(source):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--from", dest="source", metavar="FILE", help="take this file instead of downloading"
     )

@@ -23,15 +23,22 @@ only, and as many samples, and as many of them +1, as UCI documents (less the 4)
 are not. Tables that are there already, and right, are left alone.
 """
 
-import argparse
 import io
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from _fetch import compressed, contents, existing_path, from_url, holds, run, save, verified
+from _fetch import (
+    contents,
+    existing_path,
+    from_folder,
+    from_url,
+    holds,
+    run_chosen,
+    save_compressed,
+    verified,
+)
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -73,7 +80,7 @@ SEED = 20091
 
 
 def labelled_table(lines, features, signs):
-    """Table of lines of features, which stay as written, and a label, which becomes a sign."""
+    """Make a table of lines of features, which stay as written, and a label, which gets a sign."""
     rows = []
     for line in lines:
         numbers, _, label = line.rpartition(",")
@@ -82,12 +89,12 @@ def labelled_table(lines, features, signs):
 
 
 def headed_table(lines, features, signs):
-    """The same, of lines under a header."""
+    """Make a table of such lines under a header."""
     return labelled_table(lines[1:], features, signs)
 
 
 def prognostic_table(lines, features, signs):
-    """Table of lines of a number, a label and features; lines without a feature are left out."""
+    """Make a table of lines of a number, a label and features, without incomplete lines."""
     rows = []
     for line in lines:
         if "?" not in line:
@@ -97,7 +104,7 @@ def prognostic_table(lines, features, signs):
 
 
 def splice_table(lines, features, signs):
-    """Table of lines of label, name and sequence; lines with unknown bases are left out."""
+    """Make a table of lines of label, name and sequence, without lines with unknown bases."""
     rows = []
     for line in lines[1:]:
         label, _, sequence = map(str.strip, line.split(","))
@@ -115,9 +122,7 @@ def _numbered(letter, n_features):
 
 
 class Raw(NamedTuple):
-    """A raw file: its address, its SHA-256, if known, and how it becomes a table with these
-    features and signs.
-    """
+    """A raw file: its address, its SHA-256 if known, and the function that makes a table of it."""
 
     url: str
     sha256: str | None
@@ -161,7 +166,7 @@ RAW = {
 
 
 class Counts(NamedTuple):
-    """Number of samples of a table, and of those that are +1; known where there is no checksum."""
+    """Number of samples of a table without a checksum, and of those that are +1."""
 
     samples: int
     positive: int
@@ -183,7 +188,10 @@ TABLES = {
 
 def fetch(names, folder):
     """Put tables into the cache; without names all, or those that ``folder`` has."""
-    names = names or [name for name in TABLES if folder is None or _found(name, folder)]
+    available = TABLES
+    if folder is not None:
+        available = [name for name in TABLES if existing_path(f"{name}.csv", folder, "uci")]
+    names = names or available
     if not names:
         raise DataFileError(f"There is no table of {', '.join(TABLES)} in {folder}.")
     for name in names:
@@ -193,11 +201,9 @@ def fetch(names, folder):
             continue
         blocks, source = _source(name, folder)
         if isinstance(TABLES[name], Counts):
-            save(compressed(_counted(blocks, name, source)), target)
-            print(f"Verified by its counts, and saved to {target}.")
+            save_compressed(_counted(blocks, name, source), target, " by its counts")
         else:
-            save(compressed(verified(blocks, TABLES[name], source)), target)
-            print(f"Verified, and saved to {target}.")
+            save_compressed(verified(blocks, TABLES[name], source), target)
 
 
 def _is_right(target, name):
@@ -210,7 +216,7 @@ def _is_right(target, name):
 
 
 def _counted(blocks, name, source):
-    """The table in one block, or an error if ``source`` has other features or counts."""
+    """Return the table in one block; raise an error if it has other features or counts."""
     table = b"".join(blocks)
     try:
         header, *lines = table.decode("ascii").splitlines()
@@ -232,19 +238,10 @@ def _counted(blocks, name, source):
     return [table]
 
 
-def _found(name, folder):
-    return existing_path(f"{name}.csv", [Path(folder) / "uci", folder])
-
-
 def _source(name, folder):
     """Return the bytes of a table in blocks, and the name of their origin."""
     if folder is not None:
-        path = _found(name, folder)
-        if path is None:
-            raise DataFileError(
-                f"There is no {name}.csv.gz, nor {name}.csv, in {folder} or its folder uci."
-            )
-        return contents(path), path
+        return from_folder(f"{name}.csv", folder, "uci")
     if name in RAW:
         raw = RAW[name]
         blocks = from_url(raw.url)
@@ -262,7 +259,7 @@ def _source(name, folder):
 
 
 def generated_table(name):
-    """Table of ringnorm, twonorm or waveform, to four decimals."""
+    """Make the table of ringnorm, twonorm or waveform, to four decimals."""
     X, is_positive = _draw()[name]
     file = io.StringIO()
     table = np.column_stack([X, np.where(is_positive, 1, -1)])
@@ -274,7 +271,7 @@ def generated_table(name):
 
 
 def _draw():
-    """Samples, and whether each is of the positive class, of the three sets from one generator.
+    """Draw samples of the three sets, and whether each is of the positive class.
 
     ringnorm and twonorm are those of Breiman (1996), "Bias, variance, and arcing classifiers";
     waveform that of Breiman, Friedman, Olshen and Stone (1984), "Classification and regression
@@ -304,20 +301,7 @@ def _draw():
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--from",
-        dest="folder",
-        metavar="DIR",
-        help="take the tables of this folder, download nothing",
-    )
-    parser.add_argument(
-        "--only", action="append", choices=TABLES, metavar="NAME", help=f"{', '.join(TABLES)}"
-    )
-    arguments = parser.parse_args(argv)
-    return run("fetch_uci", fetch, arguments.only, arguments.folder)
+    return run_chosen("fetch_uci", __doc__, fetch, TABLES, "tables", argv)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,19 @@ is verified is the SHA-256 of what is in the files, so that it does not matter h
 compressed. Files that are there already, and right, are left alone.
 """
 
-import argparse
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
-from _fetch import compressed, contents, existing_path, from_url, holds, run, save, shown, verified
+from _fetch import (
+    existing_path,
+    from_folder,
+    from_url,
+    holds,
+    run_chosen,
+    save_compressed,
+    shown,
+    verified,
+)
 
 from omkl.data.files import user_cache
 from omkl.exceptions import DataFileError
@@ -57,8 +64,9 @@ ICEPAHC_TEXTS = {
 
 
 class File(NamedTuple):
-    """A file of a treebank: its size in bytes, its SHA-256, and the addresses of its parts, if it
-    has a home.
+    """A file of a treebank, its size in bytes, its SHA-256, and the addresses of its texts.
+
+    Without a public home, it has no addresses.
     """
 
     name: str
@@ -127,26 +135,20 @@ def fetch(names, folder):
                 continue
             blocks, source = _source(name, file, folder)
             blocks = shown(blocks, file.name, file.size)
-            save(compressed(verified(blocks, file.sha256, source)), target)
-            print(f"Verified, and saved to {target}.")
+            save_compressed(verified(blocks, file.sha256, source), target)
 
 
 def _offers(name, folder):
     files = TREEBANKS[name]
     if folder:
-        return any(_path_in(folder, name, file) for file in files)
+        return any(existing_path(file.name, folder, name, f"ud/{name}") for file in files)
     return all(file.urls for file in files)
 
 
 def _source(name, file, folder):
     """Return the bytes of a file in blocks, and the name of their origin."""
     if folder is not None:
-        path = _path_in(folder, name, file)
-        if path is None:
-            raise DataFileError(
-                f"There is no {file.name}, nor {file.name}.gz, in {folder} or its folder {name}."
-            )
-        return contents(path), path
+        return from_folder(file.name, folder, name, f"ud/{name}")
     if not file.urls:
         raise DataFileError(
             f"{name} has no public home in this form: if you have it, give its folder with --from."
@@ -156,31 +158,14 @@ def _source(name, file, folder):
     return _joined(file.urls), f"{file.name}, joined of {len(file.urls)} texts,"
 
 
-def _path_in(folder, name, file):
-    return existing_path(file.name, [Path(folder) / below for below in (name, f"ud/{name}", ".")])
-
-
 def _joined(urls):
-    """Treebanks one after the other, an empty line after each."""
+    """Yield treebanks one after the other, with an empty line after each."""
     for url in urls:
         yield b"".join(from_url(url)).rstrip(b"\n") + b"\n\n"
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--from",
-        dest="folder",
-        metavar="DIR",
-        help="take the files of this folder, download nothing",
-    )
-    parser.add_argument(
-        "--only", action="append", choices=TREEBANKS, metavar="NAME", help=f"{', '.join(TREEBANKS)}"
-    )
-    arguments = parser.parse_args(argv)
-    return run("fetch_ud", fetch, arguments.only, arguments.folder)
+    return run_chosen("fetch_ud", __doc__, fetch, TREEBANKS, "files", argv)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,9 @@ def stream_csv(
     schema = first.guess(categorical, target)
     plan = Columns(schema, target, columns, first.path, named=header)
     if plan.target == "":
-        place = f"column {first.names.index('') + 1}" if first.names[-1] else "last column"
+        place = "last column"
+        if first.names[-1]:
+            place = f"column {first.names.index('') + 1}"
         raise InputError(
             f"{first.path}: the {place} has no name, and cannot be the target: choose another one."
         )

@@ -159,9 +159,8 @@ def read_uci(name_or_path: PathLike) -> tuple[np.ndarray, np.ndarray]:
     omkl.exceptions.DataFileError
         If the file is missing, truncated, or not such a table.
     """
-    is_name = str(name_or_path).isidentifier()
     path = name_or_path
-    if is_name:
+    if str(name_or_path).isidentifier():
         path = _find(f"uci/{name_or_path}.csv.gz", "fetch_uci.py")
     header, *rows = [line for _, line in text_lines(path)] or [""]
     n_columns = len(header.split(","))

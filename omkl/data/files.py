@@ -105,10 +105,7 @@ def find_files(path: Paths) -> list[FileName]:
     and are read by fsspec. Raises DataFileError if there is no file.
     """
     files: list[FileName] = []
-    if isinstance(path, (str, os.PathLike)):
-        paths = [path]
-    else:
-        paths = list(path)
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for source in paths or [""]:
         files_of_source: Sequence[FileName] = []
         if isinstance(source, str) and is_url(source):

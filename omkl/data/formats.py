@@ -151,10 +151,8 @@ def open_stream(
         return format.open(path, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        reason = f"{name}: {error}"
-        if unknown:
-            reason = f"{name}, for which there is no {unknown[1]}="
-        raise InputError(f"{find_files(path)[0]} is read as {reason}.") from None
+        reason = f", for which there is no {unknown[1]}=" if unknown else f": {error}"
+        raise InputError(f"{find_files(path)[0]} is read as {name}{reason}.") from None
 
 
 def find_format(path: Paths, format: str | StreamFormat | None = None) -> StreamFormat:

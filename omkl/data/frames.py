@@ -468,7 +468,8 @@ class Columns:
         if isinstance(column, pyarrow.DictionaryArray):
             column = _decoded(column, is_text)
         if str(column.type) == "null":
-            return column.cast(pyarrow.string() if is_text else pyarrow.float64())
+            dtype = pyarrow.string() if is_text else pyarrow.float64()
+            return column.cast(dtype)
         return column
 
     def _values(

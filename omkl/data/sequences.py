@@ -174,10 +174,7 @@ def stream_sequences(
             sequences = _read_paragraphs(path, skipped, _in_attributes, format)
         while block := list(islice(sequences, block_size)):
             X, y = map(list, zip(*block))
-            if y[0] is None:
-                yield Block(X, None)
-            else:
-                yield Block(X, y)
+            yield Block(X, None if y[0] is None else y)
 
     return stream_files(paths, read, block_size=block_size, on_error=on_error, noun="sequence")
 
@@ -237,20 +234,15 @@ def _read_paragraphs(
         elif not is_token:
             if reason:
                 skipped.refuse(reason)
-            elif tokens and labels[0] is None:
-                yield tokens, None
             elif tokens:
-                yield tokens, labels
+                yield tokens, None if labels[0] is None else labels
             tokens = []
             labels = []
             reason = ""
 
 
 def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
-    """Return a parser of lines to (dict of cells, label).
-
-    It checks that all lines have equally many cells.
-    """
+    """Return a function that parses a line to (dict of cells, label), and counts its cells."""
     n_cells = 0
 
     def parse(line: str) -> LabelledToken:
@@ -264,9 +256,7 @@ def _in_columns(labelled: bool) -> Callable[[str], LabelledToken]:
             raise DataFileError(
                 f"found {len(cells)} columns for a token, not {n_cells} as in the first line."
             )
-        label = None
-        if labelled:
-            label = cells.pop()
+        label = cells.pop() if labelled else None
         return {f"c{j}": cell for j, cell in enumerate(cells)}, label
 
     return parse
@@ -294,9 +284,7 @@ def _in_attributes(line: str) -> LabelledToken:
             )
         unmarked = name.replace(COLON, ":").replace(BACKSLASH, "\\")
         template, equals, text = unmarked.partition("=")
-        value = None
-        if equals:
-            value = text
+        value = text if equals else None
         weights = token.setdefault(template, {})
         weights[value] = weights.get(value, 0.0) + weight
     simple: dict[str, Any] = dict(token)
@@ -329,14 +317,12 @@ def _read_jsonl(path: FileName, skipped: Skipped) -> Iterator[Labelled]:
 
 
 def _parse_json(line: bytes) -> tuple[list, list | None, str]:
-    """Parse ``{"x": [...], "y": [...]}``.
+    """Parse ``{"x": [...], "y": [...]}`` to tokens, labels, and the kind of the tokens.
 
-    Return tokens, labels, in which lists become tuples, and the kind of the tokens.
+    Lists among the labels become tuples.
     """
     # numbers must be finite, and strings must have an encoding in UTF-8
-    number = None
-    if IS_UNUSUAL.search(line):
-        number = _finite
+    number = _finite if IS_UNUSUAL.search(line) else None
     try:
         record = json.loads(line, parse_constant=_finite, parse_float=number, parse_int=number)
         if number is not None:
@@ -359,16 +345,14 @@ def _parse_json(line: bytes) -> tuple[list, list | None, str]:
         return x, None, kind
     labels: list = []
     types: set[type] = set()
-    items_of_y = []
-    if isinstance(y, list):
-        items_of_y = y
-    for label in items_of_y:
+    labels_of_tokens = y if isinstance(y, list) else []
+    for label in labels_of_tokens:
         if isinstance(label, list):
+            label = tuple(label)
             types.update(map(type, label))
-            labels.append(tuple(label))
         else:
             types.add(type(label))
-            labels.append(label)
+        labels.append(label)
     if len(labels) != len(x) or not types <= PLAIN:
         accepted = f"{len(x)} labels, as there are tokens: strings, numbers, or lists of them"
         raise DataFileError(f'"y" must be a list of {accepted}, got {shown(y)}.')
@@ -454,6 +438,8 @@ def write_sequences(
     n_tokens = 0
     with output_file(path) as file:
         for x, y in sequences:
+            if y is None and format != "jsonl":
+                y = [None] * len(x)
             try:
                 text = WRITERS[format](x, y).encode()
             # encoders of JSON and UTF-8 raise these errors, too
@@ -467,14 +453,10 @@ def write_sequences(
     return n_sequences, n_tokens
 
 
-def _as_crfsuite(x: Sequence[Token], y: Sequence | None) -> str:
+def _as_crfsuite(x: Sequence[Token], y: Sequence) -> str:
     """Write attributes with their weights, if these are not 1."""
     lines = []
-    if y is None:
-        labels = [None] * len(x)
-    else:
-        labels = y
-    for token, label in zip(x, labels):
+    for token, label in zip(x, y):
         cells = [_label(label)]
         if isinstance(token, Mapping):
             for key, value in token.items():
@@ -498,19 +480,13 @@ def _weights(key: str, value: object) -> Mapping[Any, Any]:
     """Map each value of a token's entry to its weight; the key of a plain number is None."""
     if value is None or value is False:
         return {}
-    if isinstance(value, (set, frozenset, np.ndarray)):
-        values = _plain(value)
-    else:
-        values = value
+    values = _plain(value) if isinstance(value, (set, frozenset, np.ndarray)) else value
     if isinstance(values, str):
         values = [values]
     if "=" not in key:
         if isinstance(values, (list, tuple)) and all(isinstance(name, str) for name in values):
             return Counter(values)
-        if isinstance(values, Mapping):
-            weights = values
-        else:
-            weights = {None: values}
+        weights = values if isinstance(values, Mapping) else {None: values}
         if all(isinstance(weight, REAL) and isfinite(weight) for weight in weights.values()):
             return weights
     raise InputError(
@@ -546,14 +522,10 @@ def _label(label: object) -> str:
     return cell
 
 
-def _as_columns(x: Sequence[Token], y: Sequence | None) -> str:
+def _as_columns(x: Sequence[Token], y: Sequence) -> str:
     """Write a token a line: the values of a dict, or a word, and the label."""
     tokens = [_simple(token) if isinstance(token, Mapping) else {"": token} for token in x]
-    if y is None:
-        labels = [None] * len(x)
-    else:
-        labels = y
-    rows = [[*token.values(), _label(label)] for token, label in zip(tokens, labels)]
+    rows = [[*token.values(), _label(label)] for token, label in zip(tokens, y)]
     for token, cells in zip(tokens, rows):
         are_words = all(isinstance(cell, str) and cell.split() == [cell] for cell in cells)
         has_same_keys = token.keys() == tokens[0].keys()
@@ -610,5 +582,9 @@ def _simple(token: Mapping[str, object]) -> dict[str, object]:
     return simple
 
 
-#: Writers of the sequence x, with labels y or None, as text.
-WRITERS = {"crfsuite": _as_crfsuite, "columns": _as_columns, "jsonl": _as_json}
+#: Writers of the sequence x, with labels y, as text; only JSON does without labels.
+WRITERS: dict[str, Callable[[Sequence[Token], Any], str]] = {
+    "crfsuite": _as_crfsuite,
+    "columns": _as_columns,
+    "jsonl": _as_json,
+}

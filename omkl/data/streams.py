@@ -153,7 +153,10 @@ class Stream:
             rows = X
             if sparse.issparse(X):
                 rows = (X[i : i + 1] for i in range(X.shape[0]))
-            yield from zip(rows, repeat(None) if y is None else y)
+            targets = y
+            if y is None:
+                targets = repeat(None)
+            yield from zip(rows, targets)
 
     @property
     def skipped(self) -> int:
@@ -349,10 +352,9 @@ def regrouped(blocks: Iterable[Block], size: int) -> Iterator[Block]:
 
 
 def _shuffled(blocks: Iterable[Block], buffer: int, rng: np.random.Generator) -> Iterator[Block]:
-    """Shuffle examples.
+    """Shuffle examples in a buffer, of which a random half is yielded whenever it is full.
 
-    Half of the buffer is yielded at a time, so an example is copied about four times, for any block
-    size.
+    So an example is copied about four times, for any block size.
     """
     pending: list[Block] = []
     n_pending = 0

@@ -115,9 +115,7 @@ def count_svmlight_features(path: Paths, *, zero_based: bool = False) -> int:
 
 def _read(path: FileName, skipped: Skipped, zero_based: bool, n_features: int) -> Iterator[Block]:
     """Yield the examples of a file, piece by piece."""
-    first_index = 1
-    if zero_based:
-        first_index = 0
+    first_index = 0 if zero_based else 1
     n_lines = 0
     for text in pieces(chunks(path), PIECE, after_last_line):
         yield _parsed(text, first_index, n_features, path, n_lines, skipped)

@@ -172,7 +172,8 @@ def is_number(dtype: np.dtype | ExtensionDtype) -> bool:
 def _floats_of(series: Series) -> np.ndarray:
     """Return numbers as floats; single precision stays."""
     is_single = "float32" in str(series.dtype).lower()
-    return np.asarray(series, dtype=np.float32 if is_single else np.float64)
+    dtype = np.float32 if is_single else np.float64
+    return np.asarray(series, dtype=dtype)
 
 
 def _floats_of_arrow(array: pyarrow.Array) -> np.ndarray:

@@ -88,10 +88,7 @@ def current_client(client: Client | None) -> Client:
 def submitted(
     client: Client, function: Callable, *arguments: object, worker: str | None = None
 ) -> Future:
-    """Submit a task, to a worker or where Dask chooses: one that holds the arguments.
-
-    These can be futures.
-    """
+    """Submit a task, to a worker or where Dask chooses; the arguments may be futures."""
     restrictions: dict[str, Any] = {}
     if worker is not None:
         restrictions = {"workers": [worker], "allow_other_workers": True}
@@ -167,10 +164,7 @@ def gathered(client: Client, futures: Sequence[Future]) -> list:
 
 
 def identity(value: T) -> T:
-    """Return a value; as a task, this keeps the value on a worker.
-
-    Dask can repeat the task on another worker.
-    """
+    """Return a value: a task that keeps it on a worker, and that Dask can repeat on another."""
     return value
 
 

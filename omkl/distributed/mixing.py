@@ -130,7 +130,7 @@ class ParameterMixing(Pass):
         record: Record = {"shards": len(states), "mixing_seconds": time.perf_counter() - passed}
         for j, state in enumerate(states, 1):
             loss, weight = state["loss_and_weight"].tolist()
-            record[f"loss:shard{j}"] = loss / weight if weight else 0.0
+            record[f"loss:shard{j}"] = loss / (weight or 1.0)
             record[f"seconds:shard{j}"] = float(state["seconds"])
         yield LearnedBlock(
             examples,
@@ -176,9 +176,7 @@ class ParameterMixing(Pass):
         return gathered(client, passes)
 
     def check(self, trainer: OnlineTrainer, source: Source, callbacks: Sequence[object]) -> None:
-        """Raise an InputError if this model cannot be trained in shards.
-
-        Also if a callback needs single rounds.
+        """Raise an InputError if shards cannot train this model, or a callback needs single rounds.
 
         Parameters
         ----------
@@ -261,7 +259,7 @@ def mix(trainer: OnlineTrainer, states: Sequence[State], weights: np.ndarray) ->
 
 
 def _restore_sparsity(trainer: OnlineTrainer, mean_shrinkage: np.ndarray) -> None:
-    """Make a proximal step after mixing.
+    """Restore group sparsity by a proximal step after mixing.
 
     ``mean_shrinkage`` is the mean over shards of ``shrinkage`` in the state of
     :func:`pass_over_shard`.

@@ -138,8 +138,8 @@ class DistributedStack(KernelStack):
         client: Client | None,
         dtype: DTypeLike = np.float32,
         budget: int = 2**26,
-        n_given: int | None = None,
-        kept: np.ndarray | None = None,
+        n_rows: int | None = None,
+        samples: np.ndarray | None = None,
     ) -> DistributedStack:
         """Make a stack of given Gram matrices.
 
@@ -151,23 +151,24 @@ class DistributedStack(KernelStack):
             Workers compute ``dask.delayed`` objects and ``dask.array`` among them.
         client, dtype, budget
             As for the class; the client that was created last by default.
-        n_given : int, optional
+        n_rows : int, optional
             Size N, which is not known of ``dask.delayed`` objects.
-        kept : int array, optional
-            Samples of each matrix to keep.
+        samples : int array, optional
+            Rows and columns of each matrix to keep.
         """
         import dask
 
         client = current_client(client)
-        size = n_given or (len(grams[0]) if len(grams) else 0)
-        n_samples = size if kept is None else len(kept)
+        if n_rows is None:
+            n_rows = len(grams[0]) if len(grams) else 0
+        n_samples = n_rows if samples is None else len(samples)
 
         def make(part: range, worker: str) -> Future:
             rows = []
             for m in part:
                 is_here = isinstance(grams[m], np.ndarray)
                 call = _packed if is_here else dask.delayed(_packed)
-                rows.append(call(grams[m], m, size, kept, np.dtype(dtype)))
+                rows.append(call(grams[m], m, n_rows, samples, np.dtype(dtype)))
             with large_graphs():
                 stack = dask.delayed(PackedStack)(dask.delayed(np.array)(rows))
                 return client.compute(stack, workers=[worker], allow_other_workers=True)
@@ -212,10 +213,7 @@ class DistributedStack(KernelStack):
         return PackedStack(total[None])
 
     def _split(self, which: Which) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each partition with some of these kernels.
-
-        Also their positions in ``which``, and in the partition.
-        """
+        """Yield partitions with some of these kernels, and positions in ``which`` and in them."""
         which = self._indices(which)
         owners = np.searchsorted(self._bounds, which, side="right") - 1
         for s in np.unique(owners).tolist():
@@ -223,10 +221,7 @@ class DistributedStack(KernelStack):
             yield s, positions, which[positions] - self._bounds[s]
 
     def _submit(self, s: int, function: Callable, *arguments: np.ndarray) -> Future:
-        """Submit a call of a method of the stack of partition ``s``.
-
-        Dask runs it where the partition is.
-        """
+        """Submit a call of a method of the stack of partition ``s``, to where this is."""
         return submitted(self.client, _call, function, self.partitions[s], *arguments)
 
     def _gather(
@@ -268,12 +263,12 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
 
 
 def _packed(
-    gram: Any, m: int, n_given: int, kept: np.ndarray | None, dtype: np.dtype
+    gram: Any, m: int, n_rows: int, samples: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray:
-    """Check and pack the Gram matrix of kernel m, (n_given, n_given), for the kept samples."""
-    gram = checked_gram(gram, m, n_given)
-    if kept is not None:
-        gram = gram[np.ix_(kept, kept)]
+    """Check the Gram matrix of kernel m, (n_rows, n_rows), and pack it for some samples."""
+    gram = checked_gram(gram, m, n_rows)
+    if samples is not None:
+        gram = gram[np.ix_(samples, samples)]
     row = np.empty(len(gram) * (len(gram) + 1) // 2, dtype)
     pack(gram, row)
     return row

@@ -17,6 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
 from omkl._components import warn_caller
+from omkl.data.blocks import Rows
 from omkl.data.frames import plain_targets
 from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_a_classifier
 from omkl.estimators.targets import has_columns
@@ -117,7 +118,7 @@ class PathSearch:
         self,
         estimator: BaseEstimator,
         name: str,
-        y: Any,
+        y: Rows,
         sample_weight: ArrayLike | None,
         groups: ArrayLike | None,
         by_loss: bool = False,
@@ -273,18 +274,14 @@ class PathSearch:
     def _scores(self, held_out: HeldOut, y: np.ndarray, test: np.ndarray) -> np.ndarray:
         """Return the score of each value on the held-out samples of a fold, (n_values,)."""
         decoder: Any = held_out.decoder
-        weights = None
-        if self.weights is not None:
-            weights = self.weights[test]
+        weights = None if self.weights is None else self.weights[test]
         if self.by_loss:
             losses = [losses_of(decoder, outputs, y) for outputs in held_out.outputs]
             return -np.average(losses, axis=1, weights=weights)
         model: Any = OutputRegressor(decoder)
         if is_a_classifier(self.estimator):
             model = OutputClassifier(decoder, has_log_odds(self.estimator))
-        options = {}
-        if weights is not None:
-            options = {"sample_weight": weights}
+        options = {} if weights is None else {"sample_weight": weights}
         try:
             scores = [self.scorer(model, outputs, y, **options) for outputs in held_out.outputs]
         except (AttributeError, ValueError) as error:
@@ -311,10 +308,7 @@ class PathSearch:
         return Comparison(best, np.concatenate(losses, axis=1), right, weights / weights.sum())
 
     def warn(self) -> None:
-        """Warn about undefined scores, a best value at an end of the grid, and large duality gaps.
-
-        Gaps are large above the tolerance.
-        """
+        """Warn of undefined scores, a best value at an end of the grid, and gaps above ``tol``."""
         scores = self.estimator.scores_
         values = getattr(self.estimator, f"{self.name}s_")
         best_value = getattr(self.estimator, f"{self.name}_")
@@ -335,13 +329,10 @@ class PathSearch:
         warn_of_gaps(self.gaps, f"{self.name} in folds", self.estimator.tol)
 
 
-def _stratification_targets(y: Any) -> np.ndarray:
+def _stratification_targets(y: Rows) -> np.ndarray:
     """Return targets as an array, (N,) or (N, K)."""
     targets: Any = plain_targets(y)
-    if sparse.issparse(targets):
-        targets = targets.toarray()
-    else:
-        targets = np.asarray(targets)
+    targets = targets.toarray() if sparse.issparse(targets) else np.asarray(targets)
     if has_columns(targets):
         return targets
     return targets.ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -132,8 +132,8 @@ def _table(title: str, rows: Sequence[tuple[str, float]]) -> list[str]:
 
 
 def explanation(
-    output: object,
-    against: object,
+    output: Hashable | np.ndarray,
+    against: Hashable | np.ndarray,
     summary: str,
     margin: float,
     adds: Contributions,

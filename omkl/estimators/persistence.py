@@ -63,9 +63,7 @@ def load(path: str | PathLike, parts: dict[str, object] | None = None) -> Any:
 def estimator_class(name: str) -> type[SavedEstimator]:
     """Return the estimator with a name in a model file."""
     package = import_module("omkl")
-    cls = None
-    if name in package.__all__:
-        cls = getattr(package, name)
+    cls = getattr(package, name) if name in package.__all__ else None
     if not (isinstance(cls, type) and issubclass(cls, SavedEstimator)):
         raise ModelFileError(f"The file holds a {name}, which is not an estimator of omkl.")
     return cls
@@ -334,10 +332,7 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
 
 
 def users_own(value: object) -> dict[str, Any]:
-    """Return classes and functions in the parameters of an estimator by name.
-
-    Checkpoints cannot store them.
-    """
+    """Return classes and functions in parameters by name, as checkpoints cannot store them."""
     if isinstance(value, SavedEstimator):
         value = value.get_params(deep=False)
     if isinstance(value, Component):
@@ -346,11 +341,8 @@ def users_own(value: object) -> dict[str, Any]:
         arguments, options = value.made_with
         return {type(value).__name__: type(value), **users_own([*arguments, *options.values()])}
     if isinstance(value, (dict, list, tuple)):
-        items = value
-        if isinstance(value, dict):
-            items = value.values()
         objects = {}
-        for item in items:
+        for item in value.values() if isinstance(value, dict) else value:
             objects.update(users_own(item))
         return objects
     if callable(value):

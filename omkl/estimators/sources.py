@@ -23,6 +23,8 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from omkl.distributed.cluster import Partitions
     from omkl.distributed.stack import Client
 
@@ -142,11 +144,10 @@ class WeightedExamples(Examples):
         self._weights = each[order]
 
     def shorten(self) -> None:
-        """Divide weights by their mean, for fewer presentations, if it is large.
+        """Divide weights by their mean if it is above :data:`MOST_PRESENTATIONS`; not for streams.
 
-        This is above :data:`MOST_PRESENTATIONS`. The optimum does not change: gradient steps depend
-        only on ratios of weights, and the regularizer depends on :attr:`total_weight`, which stays
-        the same. Not for streams.
+        The optimum does not change: gradient steps depend only on ratios of weights, and the
+        regularizer depends on :attr:`total_weight`, which stays the same.
         """
         if self.input_weights is None or self._weights is None:
             return
@@ -341,6 +342,8 @@ class StreamSource:
 # ---- Dask collections ----------------------------------------------------------------------------
 
 
+#: Content of a partition: an array, a data frame, or the iterator of a bag.
+Partition: TypeAlias = "np.ndarray | DataFrame | Iterator"
 #: Maximum number of examples that are fetched to fit kernels and the level of targets.
 SAMPLE = 2000
 
@@ -430,12 +433,12 @@ def _size_and_weight(examples: WeightedExamples) -> tuple[int, float]:
     return len(examples), examples.total_weight
 
 
-def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
+def _block(X: Partition, y: Partition | None, weights: Partition | None) -> TrainingBlock:
     """Make a block of the examples of a partition with a weight above 0.
 
     A partition of a bag without ``y`` has pairs (x, y).
     """
-    X, y, weights = map(_array_or_list, (X, y, weights))
+    X, y, sample_weight = map(_array_or_list, (X, y, weights))
     if y is None:
         if not isinstance(X, list) or not all(map(_is_pair, X)):
             raise InputError("y must be given, unless X is a bag of pairs (x, y).")
@@ -443,17 +446,17 @@ def _block(X: Any, y: Any, weights: Any) -> TrainingBlock:
         X = [x for x, _ in X]
     n_inputs = n_rows(X)
     n_outputs = n_rows(y)
-    if n_inputs != n_outputs or (weights is not None and n_rows(weights) != n_inputs):
+    if n_inputs != n_outputs or (sample_weight is not None and n_rows(sample_weight) != n_inputs):
         raise InputError(
             "X, y and sample_weight must have equally many examples, "
             f"got {n_inputs} of X, {n_outputs} of y."
         )
-    if weights is None or np.all(weights):
-        return TrainingBlock(X, y, weights)
-    return _some(TrainingBlock(X, y, np.asarray(weights)), np.flatnonzero(weights))
+    if sample_weight is None or np.all(sample_weight):
+        return TrainingBlock(X, y, sample_weight)
+    return _some(TrainingBlock(X, y, np.asarray(sample_weight)), np.flatnonzero(sample_weight))
 
 
-def _array_or_list(values: Any) -> Any:
+def _array_or_list(values: Partition | None) -> Any:
     """Return arrays, tables and None as they are, and the iterator of a bag as a list."""
     if values is None or hasattr(values, "shape"):
         return values

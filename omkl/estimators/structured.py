@@ -258,7 +258,7 @@ class PlainCodec(Codec):
         return [name for bank in self._groups for name in bank.names]
 
     def banks(
-        self, averaging: bool, training: object = None, in_shards: bool = False
+        self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
     ) -> tuple[list, list]:
         """Return copies of the user's banks."""
         for bank in self._groups:

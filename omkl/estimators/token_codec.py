@@ -20,6 +20,7 @@ from omkl.features.lexicons import Lexicons, pack_lexicons
 from omkl.features.scales import ColumnScales
 from omkl.features.views import FlatTokens, TokenData
 from omkl.features.vocabulary import Vocabulary
+from omkl.groups.base import Bank
 from omkl.groups.expansions.budget import BudgetedExpansion
 from omkl.groups.expansions.cached import CachedKernelBank
 from omkl.groups.expansions.kernel import KernelExpansion
@@ -362,7 +363,7 @@ class TokenCodec(Codec):
                 f"got {shown(classes)}."
             )
 
-    def _grow_bank(self, trainer: OnlineTrainer, bank: Any, groups: EncodedGroups) -> None:
+    def _grow_bank(self, trainer: OnlineTrainer, bank: Bank, groups: EncodedGroups) -> None:
         """Add new groups and features of an encoder to their bank."""
         vocabulary = groups.encoder.vocabulary
         if vocabulary is None or not isinstance(bank, ExplicitBank):

@@ -244,10 +244,9 @@ def _encoded(estimator: BaseEstimator, table: Table, reset: bool) -> np.ndarray 
 
 
 def _without_missing(estimator: BaseEstimator, X: np.ndarray, learn: bool) -> np.ndarray:
-    """Replace missing entries by the means of their columns.
+    """Replace missing entries by the means of their columns, and add columns of 0 and 1 for them.
 
-    Add a column of 0 and 1 for each column with missing entries in training; ``learn`` stores the
-    means and these columns.
+    Each column with missing entries in training gets one; ``learn`` stores these and the means.
     """
     if np.isnan(X.sum()):
         is_missing = np.isnan(X)
@@ -288,9 +287,9 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
 
 
 def _refuse_column(X: Rows, names: Sequence[str] | None, may_lack: bool = False) -> None:
-    """Raise an InputError for the first column with an infinite value, text, or a missing value.
+    """Raise an InputError that names the first column and row without a finite number.
 
-    It names column and row. ``may_lack`` accepts missing values.
+    ``may_lack`` accepts missing values.
     """
     if sparse.issparse(X) or np.ndim(X) != 2 or np.iscomplexobj(X):
         return

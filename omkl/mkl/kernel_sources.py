@@ -331,7 +331,7 @@ class GivenMatrices:
         if not are_delayed:  # they have been cut to the samples
             return DistributedStack.from_grams(self.matrices, client, dtype)
         return DistributedStack.from_grams(
-            self.matrices, client, dtype, n_given=self.n_given, kept=self.samples
+            self.matrices, client, dtype, n_rows=self.n_given, samples=self.samples
         )
 
     def of_prediction(self, grams: MatricesLike) -> GramMatrices:

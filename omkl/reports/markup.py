@@ -13,8 +13,9 @@ from unicodedata import east_asian_width
 import numpy as np
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
+from scipy import sparse
 
-from omkl.data import Sentence
+from omkl.data import Sentence, Treebank
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.reports.plots.canvas import figure_for, to_svg
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 #: A model that a report is about, or a part of an annotator.
 Model: TypeAlias = "OnlineEstimator | BatchMKL | SparseLinear"
+#: Examples that a report is on, and their labels or numbers.
+Data: TypeAlias = "Treebank | Sequence | np.ndarray | sparse.csr_array"
+Outputs: TypeAlias = Sequence | np.ndarray
 #: Record of training or evaluation: values by name.
 Record: TypeAlias = dict[str, Any]
 #: Maximum number of rows of a table.
@@ -157,10 +161,7 @@ def details(summary: str, *contents: str) -> str:
 def draw_plot(
     function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False
 ) -> str:
-    """Draw a plot of :mod:`omkl.reports` as SVG.
-
-    The result is empty without matplotlib, or if there is nothing to draw.
-    """
+    """Draw a plot as SVG; empty without matplotlib, or if there is nothing to draw."""
     try:
         figure_for(1.0, 1.0)
         from matplotlib import rc_context

@@ -32,6 +32,7 @@ from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import (
+    Data,
     Model,
     Record,
     details,
@@ -125,10 +126,7 @@ def worst_first(wrong: np.ndarray, size: np.ndarray, n: int) -> list[int]:
 
 
 def reasons(explain: Callable[[], Explanation]) -> str:
-    """Make tables of the contributions of groups and features to a prediction.
-
-    Empty if these are unknown.
-    """
+    """Make tables of the contributions to a prediction; empty if these are unknown."""
     try:
         explanation = explain()
     except InputError:
@@ -151,9 +149,7 @@ def reasons(explain: Callable[[], Explanation]) -> str:
 
 
 def marked_tokens(tokens: Sequence[str], *columns: Sequence[Sequence]) -> str:
-    """Make tokens with labels below them.
-
-    Wrong labels are struck through and followed by the gold labels.
+    """Make tokens with labels below; wrong labels are struck through, and gold labels follow.
 
     Parameters
     ----------
@@ -459,7 +455,7 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
     return quality
 
 
-def data_of_part(annotator: Any, part: str, gold: Treebank) -> tuple[Treebank | list, list | None]:
+def data_of_part(annotator: Any, part: str, gold: Data) -> tuple[Data, list | None]:
     """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator.
 
     Trees have the tags of the annotator.

@@ -25,7 +25,9 @@ from omkl.mkl.base import BatchMKL
 from omkl.online.examiners.evidence import beyond_chance
 from omkl.reports.markup import (
     ENVIRONMENT,
+    Data,
     Model,
+    Outputs,
     Record,
     details,
     draw_plot,
@@ -78,7 +80,12 @@ PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def make_report(
-    model: Any, X: object = None, y: object = None, *, title: str | None = None, n_worst: int = 10
+    model: Any,
+    X: Data | None = None,
+    y: Outputs | None = None,
+    *,
+    title: str | None = None,
+    n_worst: int = 10,
 ) -> str:
     """Make a self-contained HTML page about a fitted model and its quality on data.
 
@@ -182,7 +189,9 @@ def models_of(model: Model | omkl.Annotator) -> dict[str, Any]:
     return {"": model}
 
 
-def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -> list[str]:
+def learned_parts(
+    model: Model | omkl.Annotator, X: Data | None = None, y: Outputs | None = None
+) -> list[str]:
     """Show the sections that a model, or each model of an annotator, has about what it learned.
 
     Models of the lemmas and the morphology of a tag are shown only as a table.
@@ -202,7 +211,7 @@ def learned_parts(model: Model | omkl.Annotator, X: Any = None, y: Any = None) -
     return sections
 
 
-def _effects(model: Model, X: Any) -> list[str]:
+def _effects(model: Model, X: Data | None) -> list[str]:
     """Draw the effects of columns over rows, for a model with kernels on single columns."""
     if X is None or not hasattr(model, "shapes"):
         return []
@@ -221,11 +230,8 @@ def _axes_of_shapes(shapes: Shapes) -> Axes:
     return plot_shapes(shapes).axes[0]
 
 
-def _measured(model: Model, X: Any, y: Any) -> list[Record] | None:
-    """Return the group report on the first examples of the data.
-
-    None if these are too few, or have labels that are unknown.
-    """
+def _measured(model: Model, X: Data, y: Any) -> list[Record] | None:
+    """Return the group report on the first examples; None if they are few, or have new labels."""
     if isinstance(X, Treebank):
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
         if n < FEWEST:
@@ -254,11 +260,8 @@ def _weights(model: Model, measured: list[Record] | None, of: str) -> list[str]:
     return [html.heading(f"Weights{of}"), plot]
 
 
-def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
-    """List the groups that were left out, and the evidence for each group.
-
-    Says whether any evidence is beyond chance.
-    """
+def _evidence(model: OnlineEstimator | BatchMKL, *_: list[Record] | str | None) -> list[str]:
+    """List the groups left out, the evidence for each group, and whether it is beyond chance."""
     elements = []
     if model.left_out_:
         names = ", ".join(model.left_out_)
@@ -280,7 +283,7 @@ def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
 
 
 def _weight_table(
-    model: OnlineEstimator | BatchMKL, *_: object, name: str = "All weights"
+    model: OnlineEstimator | BatchMKL, *_: list[Record] | str | None, name: str = "All weights"
 ) -> list[str]:
     """List the weights of groups."""
     ranked = sorted(model.kernel_weights_.items(), key=lambda pair: -pair[1])
@@ -301,14 +304,14 @@ def _group_table(model: OnlineEstimator, measured: list[Record] | None, of: str)
     return [details("All groups", table(header, rows, limit=1000))]
 
 
-def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: object) -> list[str]:
+def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: list[Record] | str | None) -> list[str]:
     """List the learned scales of columns, if the model has any."""
     rows = [[name, *scale] for name, scale in model.column_scales_.items()]
     scales = table(["column", "mean", "standard deviation"], rows, limit=1000)
     return [details("Scales of standardized columns", scales)]
 
 
-def _features(model: OnlineEstimator, *_: object) -> list[str]:
+def _features(model: OnlineEstimator, *_: list[Record] | str | None) -> list[str]:
     """Show the strongest features, by label if there are labels."""
     features = model.top_features(CHOSEN_FROM)
     if not features:
@@ -331,7 +334,7 @@ def _features(model: OnlineEstimator, *_: object) -> list[str]:
     return [heading, table(["label", "speak for it", "speak against it"], rows, LABELS)]
 
 
-def _coefficients(model: SparseLinear, *_: object) -> list[str]:
+def _coefficients(model: SparseLinear, *_: list[Record] | str | None) -> list[str]:
     """Show the largest coefficients of a linear model."""
     coefficients = np.atleast_2d(model.coef_)
     names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]

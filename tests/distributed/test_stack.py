@@ -409,7 +409,7 @@ def test_delayed_kernels_are_learned_as_those_given(client, form, some):
 
 def test_delayed_kernels_of_a_lost_worker_are_computed_again(client, packed):
     grams = delayed_grams("delayed")
-    stack = DistributedStack.from_grams(grams, client, np.float64, budget=0, n_given=N)
+    stack = DistributedStack.from_grams(grams, client, np.float64, budget=0, n_rows=N)
     expected = stack.block_quadratics(Y[None])
     kill(client, stack.workers[0])
     assert_array_equal(stack.block_quadratics(Y[None]), expected)

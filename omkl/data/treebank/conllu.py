@@ -225,10 +225,7 @@ class TreebankReader:
     def _codes(self, scanned: _Scanned, name: str) -> np.ndarray:
         """Return the codes (n_words,) of a field; formats without XPOS have UPOS in its place."""
         is_copy = name == "xpos" and name not in scanned.layout.columns
-        field = name
-        if is_copy:
-            field = "upos"
-        row = FIELDS.index(field)
+        row = FIELDS.index("upos" if is_copy else name)
         starts = np.ascontiguousarray(scanned.starts[row])
         lengths = np.ascontiguousarray(scanned.lengths[row])
         return self.strings[name].intern(scanned.data, starts, lengths)
@@ -249,9 +246,7 @@ class _Scanned:
     def __init__(self, text: bytes, layout: layouts.Layout) -> None:
         # the empty line that ends the last sentence may be missing
         if not text.endswith((b"\n\n", b"\n\r\n")):
-            newline = b"\n"
-            if b"\r\n" in text:
-                newline = b"\r\n"
+            newline = b"\r\n" if b"\r\n" in text else b"\n"
             if not text.endswith(b"\n"):
                 text += newline
             if text.strip():
@@ -268,9 +263,7 @@ class _Scanned:
             self.data, layout.roles, layout.most, starts, lengths, heads, sentences
         )
         self.sentences = sentences[:n_sentences]
-        n_words = 0
-        if n_sentences:
-            n_words = self.sentences[-1, layouts.N_WORDS]
+        n_words = self.offsets(layouts.N_WORDS)[-1]
         self.starts = starts[:, :n_words]
         self.lengths = lengths[:, :n_words]
         self.heads = heads[:n_words]
@@ -304,10 +297,7 @@ class _Scanned:
             if re.match(r"[0-9]+(\t|$)", line):
                 head = line.split("\t")[head_column]
                 lines_of_words.append(k)
-                if head == MISSING:
-                    heads.append(jit.NO_HEAD)
-                else:
-                    heads.append(int(head))
+                heads.append(jit.NO_HEAD if head == MISSING else int(head))
         word, reason = layouts.explain_heads(heads, trees, single_root)
         return lines_of_words[word - 1], reason
 
@@ -315,17 +305,13 @@ class _Scanned:
         """Describe an error of a line, by its code."""
         if wrong == jit.BAD_COLUMNS:
             layout = self.layout
-            needed = "at least 10, as many in all lines,"
-            if layout.most == 10:
-                needed = "10"
+            needed = "10" if layout.most == 10 else "at least 10, as many in all lines,"
             return f"{len(cells)} columns, but {layout.title} has {needed} separated by tabs."
         if wrong == jit.BAD_ID:
             return f"the id {cells[0]!r} is out of order; an empty line ends a sentence."
         if wrong == jit.BAD_HEAD:
             head_column = self.layout.columns.index("heads")
-            head = ""
-            if head_column < len(cells):
-                head = cells[head_column]
+            head = cells[head_column] if head_column < len(cells) else ""
             return f"the head {head!r} is not the number of a word, 0 or '_'."
         if wrong == jit.NOT_UTF8:
             return "not UTF-8 text."
@@ -378,11 +364,9 @@ def write_treebank(path: PathLike, treebank: Treebank | Iterable[Treebank]) -> N
     """
     n_sentences = 0
     if isinstance(treebank, Treebank):
-        blocks = [treebank]
-    else:
-        blocks = treebank
+        treebank = [treebank]
     with output_file(path) as file:
-        for block in blocks:
+        for block in treebank:
             file.write(as_text(block))
             n_sentences += len(block)
         if not n_sentences:
@@ -457,10 +441,7 @@ def _with_fields(
 
 
 def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
-    """Remove the empty nodes of a text that gets new trees.
-
-    Warn if it holds anything else of the old ones.
-    """
+    """Remove the empty nodes of a text that gets new trees; warn of all that its old trees left."""
     if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
         return text
     warn_caller(

@@ -172,31 +172,26 @@ def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tup
     n_words = len(heads)
     if trees != "partial" and -1 in heads:
         word = heads.index(-1) + 1
-        reason = (
+        return word, (
             f"word {word} has no head: read sentences that are not parsed yet with trees=False."
         )
-        return word, reason
     if max(heads) > n_words:
         word = next(word for word, head in enumerate(heads, 1) if head > n_words)
-        reason = (
+        return word, (
             f"the head {heads[word - 1]} of word {word} is out of range: "
             f"it must be 0 (the root) to {n_words}."
         )
-        return word, reason
     n_roots = heads.count(0)
     if single_root and n_roots > 1:
         word = heads.index(0, heads.index(0) + 1) + 1
-        reason = (
+        return word, (
             f"{n_roots} words have head 0, and single_root=True allows one: "
             f"word {word} is the second."
         )
-        return word, reason
     import networkx  # reading valid trees does not need it
 
     cycle = [word for word, _ in networkx.find_cycle(networkx.DiGraph(enumerate(heads, 1)))]
     start = cycle.index(min(cycle))
     shown = " -> ".join(map(str, [*cycle[start:], *cycle[: start + 1]]))
-    rootless = ""
-    if min(heads) >= 1:
-        rootless = ", and no word has head 0"
+    rootless = ", and no word has head 0" if min(heads) >= 1 else ""
     return cycle[start], f"the heads are no tree but have a cycle, {shown}{rootless}."

@@ -163,10 +163,7 @@ class _Grammar:
         relations = np.where(is_noise, self.rng.integers(len(RELATIONS), size=n), relations)
         deprels = []
         for head, relation in zip(heads, relations):
-            if head == 0:
-                deprels.append("root")
-            else:
-                deprels.append(RELATIONS[relation])
+            deprels.append("root" if head == 0 else RELATIONS[relation])
         return Sentence(**columns, heads=heads.tolist(), deprels=deprels)
 
 

@@ -195,10 +195,9 @@ class Treebank:
         -------
         Treebank
         """
-        if strings is None:
-            tables = self.strings
-        else:
-            tables = {**self.strings, name: strings}
+        tables = self.strings
+        if strings is not None:
+            tables = {**tables, name: strings}
         columns: dict[str, Any] = {name: np.ascontiguousarray(values, np.int32)}
         return replace(self, strings=tables, changed=self.changed | {name}, **columns)
 
@@ -267,13 +266,9 @@ class Treebank:
             columns[name] = np.concatenate(codes)
         columns["offsets"] = running_sum(np.concatenate([block.lengths for block in blocks]))
         if all(block.text is not None and block.format == first.format for block in blocks):
-            starts_of_blocks = running_sum([len(block.text) for block in blocks])
-            text_offsets = []
-            for block, start in zip(blocks, starts_of_blocks):
-                text_offsets.append(block.text_offsets[:-1] + start)
-            text_offsets.append(starts_of_blocks[-1:])
+            lengths = [np.diff(block.text_offsets) for block in blocks]
             columns["text"] = b"".join(block.text for block in blocks)
-            columns["text_offsets"] = np.concatenate(text_offsets)
+            columns["text_offsets"] = running_sum(np.concatenate(lengths))
             columns["format"] = first.format
         changed = frozenset[str]().union(*(block.changed for block in blocks))
         return cls(strings=strings, changed=changed, **columns)
@@ -319,9 +314,7 @@ class Treebank:
             n_words = max(map(len, columns.values()))
             lengths.append(n_words)
             for name, column in columns.items():
-                missing: Any = MISSING
-                if name == "heads":
-                    missing = jit.NO_HEAD
+                missing: Any = jit.NO_HEAD if name == "heads" else MISSING
                 values[name] += [missing if value is None else value for value in column]
                 if not len(column):
                     values[name] += [missing] * n_words

@@ -315,9 +315,7 @@ def along_path(ax: Axes, penalties: np.ndarray) -> Axes:
 
 
 def plot_pruning(parser: omkl.DependencyParser, *, ax: Axes | None = None, title: str = "") -> Axes:
-    """Draw the accuracy of parsers retrained on the best templates by their number.
-
-    The knee is marked.
+    """Draw the accuracy of parsers by the number of templates they learn from, and the knee.
 
     Parameters
     ----------

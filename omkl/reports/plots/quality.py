@@ -142,7 +142,7 @@ def plot_word(
 ) -> Axes:
     """Draw the images of a word's letters, each above its predicted label.
 
-    Wrong labels are above the gold label.
+    The gold label stands below a wrong one.
 
     Parameters
     ----------
