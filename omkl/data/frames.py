@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -115,20 +115,12 @@ def _converting(subject: str) -> Iterator[None]:
 
 
 def times_as_days(X: Rows) -> Any:
-    """Convert dates, times and durations in rows to days, and NA of pandas to None.
+    """Convert dates, times and durations in an array to days, and NA of pandas to None.
 
-    Lists of rows become arrays, unless they hold text or differ in length. Other objects are
-    returned unchanged.
+    Other objects are returned unchanged.
     """
-    if isinstance(X, (list, tuple)):
-        with suppress(ValueError, OverflowError):
-            rows = np.asarray(X)
-            if rows.dtype.kind not in "SU":
-                X = rows
     if not isinstance(X, np.ndarray):
         return X
-    if X.ndim == 1 and isinstance(next(iter(X), None), Mapping):
-        raise InputError("Rows that are dicts must be in a list, not in a tuple or an array.")
     if X.dtype.kind in "Mm":
         durations = X
         if X.dtype.kind == "M":
@@ -147,6 +139,21 @@ def times_as_days(X: Rows) -> Any:
                 [None if is_missing(value) else value for value in column], object
             )
     return np.column_stack(columns)
+
+
+def array_of_rows(X: Rows) -> Any:
+    """Convert a list of rows to an array, unless it holds text or rows of several lengths.
+
+    Raises InputError for a tuple or an array of dicts.
+    """
+    if isinstance(X, (list, tuple)):
+        with suppress(ValueError, OverflowError):
+            rows = np.asarray(X)
+            if rows.dtype.kind not in "SU":
+                X = times_as_days(rows)
+    if isinstance(X, np.ndarray) and X.ndim == 1 and isinstance(next(iter(X), None), Mapping):
+        raise InputError("Rows that are dicts must be in a list, not in a tuple or an array.")
+    return X
 
 
 def are_known_columns(X: Rows, learned: Mapping[str, Any]) -> bool:
@@ -439,25 +446,13 @@ class Columns:
             y = text_array([value or "" for value in y])
         y = take_rows(y, valid)
         if self.makes_dicts:
-            return Block(take_rows(self._rows(values), valid), y, self.names)
+            X = take_rows(rows_as_dicts(values.items(), batch.num_rows), valid)
+            return Block(X, y, self.names)
         arrays = list(map(np.asarray, values.values()))
         # float64 unless float32 is exact
         dtype = np.result_type(np.float32, *(array.dtype for array in arrays))
         X = np.column_stack(arrays).astype(dtype, copy=False)
         return Block(X[valid], y, self.feature_names)
-
-    def _rows(self, values_of_columns: Mapping[str, np.ndarray | list]) -> list[dict]:
-        """Return dicts of strings, floats and vectors, without missing values."""
-        columns = []
-        for values in values_of_columns.values():
-            if isinstance(values, list) or values.ndim == 2:
-                columns.append(values)
-            else:
-                columns.append([None if value != value else value for value in values.tolist()])
-        rows = []
-        for row in zip(*columns):
-            rows.append({name: value for name, value in zip(self.names, row) if value is not None})
-        return rows
 
     def _plain(self, column: pyarrow.Array | pyarrow.ChunkedArray, name: str) -> pyarrow.Array:
         """Convert a column to one array without dictionary encoding; text becomes strings."""
@@ -521,6 +516,29 @@ class Columns:
         vectors = np.zeros((len(lengths), width), values.dtype)
         vectors[has_width] = values[is_of_valid_list].reshape(np.count_nonzero(has_width), width)
         return vectors
+
+
+def rows_as_dicts(
+    columns: Iterable[tuple[Hashable, np.ndarray | list]], n_rows: int
+) -> list[dict[Any, Any]]:
+    """Return rows as dicts of strings, floats and vectors, without missing values.
+
+    ``columns`` are pairs of a name and an array (n_rows,) or (n_rows, k), or a list of n_rows.
+    """
+    names = []
+    columns_of_values = []
+    for name, values in columns:
+        if isinstance(values, np.ndarray) and values.ndim == 1:
+            values = [None if value != value else value for value in values.tolist()]
+        names.append(name)
+        columns_of_values.append(values)
+    values_of_rows: Iterable[tuple] = zip(*columns_of_values)
+    if not names:
+        values_of_rows = [()] * n_rows
+    rows = []
+    for row in values_of_rows:
+        rows.append({name: value for name, value in zip(names, row) if value is not None})
+    return rows
 
 
 def _decoded(column: pyarrow.DictionaryArray, is_text: bool) -> pyarrow.Array:

@@ -22,6 +22,7 @@ from omkl.data.frames import (
     import_pyarrow,
     is_missing,
     is_time,
+    rows_as_dicts,
     text_of,
     with_missing,
 )
@@ -314,18 +315,8 @@ def rows_of_columns(columns: Sequence[Column], as_dicts: bool = False) -> Any:
     if not as_dicts and not any(column.is_text for column in columns):
         arrays = [np.asarray(column.values, dtype=np.float64) for column in columns]
         return np.column_stack(arrays)
-    rows: list[dict[Any, Any]] = [{} for _ in columns[0].values]
-    for column in columns:
-        if column.kind == IDENTIFIER:
-            continue
-        values = column.values
-        if column.kind not in (TEXT, VECTORS):
-            values = values.tolist()
-        for row, value in zip(rows, values):
-            is_present = column.kind == VECTORS or (value is not None and value == value)
-            if is_present:
-                row[column.name] = value
-    return rows
+    present = [(column.name, column.values) for column in columns if column.kind != IDENTIFIER]
+    return rows_as_dicts(present, len(columns[0].values))
 
 
 def warn_of_unknown(name: Hashable, unknown: Sequence[str]) -> None:

@@ -281,8 +281,6 @@ def _check_not_empty(X: Rows, where: str) -> None:
 
 def _check_dicts(rows: list) -> None:
     """Raise InputError unless all rows are dicts."""
-    if set(map(type, rows)) == {dict}:
-        return
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
             _refuse_row(i, row)

@@ -108,10 +108,7 @@ def training_columns(estimator: BaseEstimator) -> TrainingColumns:
     """Return the columns on which an estimator was fitted."""
     names = column_names_of(estimator)
     kinds = getattr(estimator, "column_kinds_", ())
-    if names is None:
-        keys = range(len(kinds))
-    else:
-        keys = names
+    keys = range(len(kinds)) if names is None else names
     return TrainingColumns(
         names=names,
         kinds=dict(zip(keys, kinds)),
@@ -167,7 +164,7 @@ def checked_arrays(
             if reset:
                 table = table.without_identifiers()
     validated = estimator
-    encoded = table.array
+    encoded = frames.array_of_rows(table.array)
     names = None
     if table.columns is not None or table.names is not None:
         if reset:

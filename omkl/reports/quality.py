@@ -473,16 +473,16 @@ def data_of_part(annotator: Any, part: str, gold: Data) -> tuple[Data, list | No
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
-    scores = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
-    quality = _compared(gold, predicted, scores)
+    names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
+    quality = _compared(gold, predicted, names)
     labels = {}
     for column in annotator.columns_:
         if column not in ("heads", "deprels"):
             labels[column] = (strings_of(gold, column), strings_of(predicted, column))
     tags = labels.get("upos", labels.get("xpos"))
     if tags is not None:
-        scores_of_tags = evaluate_labels([tags[0]], [tags[1]])
-        quality.sections += score_section("By tag", scores_of_tags["labels"], "label")
+        scores = evaluate_labels([tags[0]], [tags[1]])
+        quality.sections += score_section("By tag", scores["labels"], "label")
         quality.sections += confusion_sections(*tags)
     has_trees = "trees" in annotator.parts_ and bool((gold.heads >= 0).any())
     wrong = np.zeros(gold.n_words, dtype=bool)

@@ -205,8 +205,8 @@ def plot_history(
         values = [record.get(of) for record in records]
         has_value = np.array([value is not None for value in values])
         if not has_value.any():
-            entries = ", ".join(_names_of_numbers(records[0]))
-            raise InputError(f"No record has an entry {of!r}, only {entries}.")
+            names = ", ".join(_names_of_numbers(records[0]))
+            raise InputError(f"No record has an entry {of!r}, only {names}.")
         y = np.array(values, dtype=np.float64)[has_value]
         if log:
             y = np.maximum(y, LEAST)
