@@ -192,7 +192,9 @@ def read_table(X: Rows | Block, like: TrainingColumns | None = None, where: str 
         _check_not_empty(X, where)
     check_columns(names, training.names, where)
     if is_list_of_dicts(X):
-        _check_dicts(X)
+        for i, row in enumerate(X):
+            if not isinstance(row, dict):
+                _refuse_row(i, row)
         if names is None:
             return Table(rows=X)
         table = Table(names=training.names or names, rows=_with_texts(X, training.kinds))
@@ -277,13 +279,6 @@ def _check_not_empty(X: Rows, where: str) -> None:
     """Raise InputError if a table has no rows."""
     if not n_rows(X):
         raise InputError(f"{where} must have at least one row, got none.")
-
-
-def _check_dicts(rows: list) -> None:
-    """Raise InputError unless all rows are dicts."""
-    for i, row in enumerate(rows):
-        if not isinstance(row, dict):
-            _refuse_row(i, row)
 
 
 def _refuse_row(i: int, row: object) -> NoReturn:

@@ -1,19 +1,14 @@
 """Calibration: division of potentials by a temperature fitted to held-out data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from types import MethodType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy
 
 from omkl.structures.base import Potentials, Structure, map_arrays
-
-if TYPE_CHECKING:
-    from omkl.estimators.base import OnlineEstimator
 
 P = TypeVar("P", bound=Potentials)
 #: Minimum temperature; the maximum is its inverse.
@@ -88,7 +83,7 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 
 
 def needs_probabilities(
-    estimator: OnlineEstimator, remedy: str = "", error: type[Exception] = AttributeError
+    estimator: Any, remedy: str = "", error: type[Exception] = AttributeError
 ) -> bool:
     """Return True if potentials are log-probabilities, else raise ``error``.
 
@@ -101,7 +96,7 @@ def needs_probabilities(
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def _is_probabilistic(estimator: OnlineEstimator) -> bool:
+def _is_probabilistic(estimator: Any) -> bool:
     model = estimator._model
     settings = estimator._settings() if model is None else model.settings
     return settings.probabilistic
@@ -126,7 +121,7 @@ class WithMarginals:
         self.method = method
         update_wrapper(cast(Any, self), method)
 
-    def __get__(self, estimator: OnlineEstimator | None, owner: type) -> Callable:
+    def __get__(self, estimator: Any, owner: type) -> Callable:
         if estimator is None:
             return self.method
         has_marginals(estimator)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -88,12 +88,7 @@ def validation_block(validation: object, early_stopping: bool) -> TrainingBlock 
     """Return the pair (X, y) for early stopping, if there is one."""
     if validation is None:
         return None
-    if (
-        isinstance(validation, (tuple, list))
-        and len(validation) == 2
-        and early_stopping
-        and not is_collection(*validation)
-    ):
+    if _is_pair(validation) and early_stopping and not is_collection(*validation):
         return TrainingBlock(*validation)
     raise InputError("validation must be a pair (X, y) in memory, with early_stopping=True.")
 
@@ -166,9 +161,7 @@ class WeightedExamples(Examples):
 
     def weight(self, i: int) -> float:
         """Return the weight of a presentation."""
-        if self._weights is None:
-            return 1.0
-        return self._weights[i]
+        return 1.0 if self._weights is None else self._weights[i]
 
     def weights(self, order: np.ndarray) -> np.ndarray | None:
         """Return the weights of some presentations; None if all are 1."""
@@ -463,7 +456,8 @@ def _array_or_list(values: Partition | None) -> Any:
     return list(values)
 
 
-def _is_pair(value: object) -> bool:
+def _is_pair(value: object) -> TypeGuard[tuple | list]:
+    """Tell whether a value is a pair (X, y), or (x, y)."""
     return isinstance(value, (tuple, list)) and len(value) == 2
 
 

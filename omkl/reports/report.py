@@ -321,14 +321,14 @@ def _features(model: OnlineEstimator, *_: list[Record] | str | None) -> list[str
         for feature in features[:MOST]:
             rows.append([feature["feature"], feature["group"], signed_cell(feature["weight"])])
         return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
-    by_label = defaultdict(list)
+    speaking_for = defaultdict(list)
+    speaking_against = defaultdict(list)
     for feature in features:
-        by_label[feature["label"]].append(feature)
+        side = speaking_for if feature["weight"] > 0 else speaking_against
+        side[feature["label"]].append(feature)
     rows = []
-    for label, features_of_label in sorted(by_label.items(), key=lambda pair: str(pair[0])):
-        positive = [feature for feature in features_of_label if feature["weight"] > 0]
-        negative = [feature for feature in features_of_label if feature["weight"] < 0]
-        sides = (positive[:FEATURES], negative[:FEATURES])
+    for label in sorted({**speaking_for, **speaking_against}, key=str):
+        sides = (speaking_for[label][:FEATURES], speaking_against[label][:FEATURES])
         rows.append([str(label), *map(html.features, sides)])
     heading = html.heading("Strongest features by label")
     return [heading, table(["label", "speak for it", "speak against it"], rows, LABELS)]

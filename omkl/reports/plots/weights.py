@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -173,8 +174,8 @@ def plot_group_weights(
         curve = [weights_of_record.get(name, 0.0) for weights_of_record in weights]
         curves[name] = np.array(curve, dtype=np.float64)
     x, xlabel = progress_of(records)
-    final = {name: curve[-1] for name, curve in curves.items()}
-    return dress(_draw_heaviest(axes_for(ax), x, curves, final, n), title, xlabel, kind)
+    ax = _draw_heaviest(axes_for(ax), x, curves, itemgetter(-1), n)
+    return dress(ax, title, xlabel, kind)
 
 
 def plot_path(
@@ -224,17 +225,20 @@ def plot_path(
         raise InputError("This is not a path: plot_group_weights draws the history of a training.")
     x = np.array([record[penalty] for record in records])
     # a group that leads under a strong penalty may have little weight under a weak one
-    largest = {name: curve.max() for name, curve in curves.items()}
-    ax = _draw_heaviest(axes_for(ax), x, curves, largest, n)
+    ax = _draw_heaviest(axes_for(ax), x, curves, np.max, n)
     return dress(along_path(ax, x), title, penalty, label)
 
 
 def _draw_heaviest(
-    ax: Axes, x: np.ndarray, curves: Mapping[str, np.ndarray], heights: Mapping[str, float], n: int
+    ax: Axes,
+    x: np.ndarray,
+    curves: Mapping[str, np.ndarray],
+    height: Callable[[np.ndarray], float],
+    n: int,
 ) -> Axes:
     """Draw the n curves with the largest heights, and all others as a band."""
     table = np.array(list(curves.values()))
-    order = np.argsort([-heights[name] for name in curves], kind="stable")
+    order = np.argsort([-height(curve) for curve in table], kind="stable")
     if len(order) == n + 1:  # a band of a single group would tell less than its curve
         n += 1
     shown = order[:n]
