@@ -298,6 +298,7 @@ def test_fixed_steps_never_increase_the_objective():
     assert np.all(np.diff(objectives) <= 1e-12 * objectives[0])
 
 
+@pytest.mark.slow
 def test_spectral_steps_take_fewer_iterations_where_columns_are_correlated(rng):
     X = rng.normal(size=(50, 30)) + 3.0 * rng.normal(size=(50, 1))
     problem = DesignProblem(

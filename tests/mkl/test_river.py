@@ -144,6 +144,7 @@ def test_declared_classes_are_all_that_there_are(rng):
         model.learn_one(x, "perhaps")
 
 
+@pytest.mark.slow
 def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
     def examples_of(n, decisive):
         for values in rng.normal(size=(n, 2)).tolist():
@@ -180,6 +181,7 @@ def test_sets_keep_their_coverage_on_a_stream_that_changes(rng):
         MODELS["crf"]().predict_set_one(x)
 
 
+@pytest.mark.slow
 def test_without_river_one_sentence_says_what_to_do():
     code = "import sys; sys.modules['river'] = None\nimport omkl.mkl.river"
     finished = subprocess.run(

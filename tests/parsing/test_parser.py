@@ -15,6 +15,7 @@ from omkl.data import Sentence, Treebank, read_treebank, synthetic_treebank, wri
 from omkl.exceptions import DataFileError, DataWarning, InputError
 from omkl.groups import TemplateSet
 
+from ..cases import slow
 from .conftest import INFORMATIVE, USELESS, untrained
 
 
@@ -39,7 +40,12 @@ def test_mkl_finds_the_informative_templates(grammar, loss, method):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"trees": omkl.TreeForm(projective=True)}, {"loss": "perceptron"}, {"regularizer": "l2"}],
+    [
+        {},
+        {"trees": omkl.TreeForm(projective=True)},
+        slow({"loss": "perceptron"}),
+        slow({"regularizer": "l2"}),
+    ],
 )
 def test_parses_are_trees_with_one_root(grammar, settings):
     train, test = grammar

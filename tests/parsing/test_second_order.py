@@ -219,6 +219,7 @@ def test_seeds_and_shards(treebanks, fitted):
     assert parser().fit(train, shards=2).score(test) > 0.95
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_goes_on_where_it_was(treebanks, fitted, tmp_path):
     train, test = treebanks
 

@@ -362,6 +362,7 @@ def test_sums_of_weights_are_those_of_logs_or_no_answer(seed, n, single_root, ki
     assert_allclose(by_sums, by_logs, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_long_sentences_have_marginals():
     """The number of trees overflows, so sums are in log space."""
