@@ -247,7 +247,7 @@ def made(make, text):
 
 
 @given(
-    parts=st.lists(st.sampled_from(WORDS + ODD), min_size=1, max_size=8),
+    pieces=st.lists(st.sampled_from(WORDS + ODD), min_size=1, max_size=8),
     base=st.sampled_from([Kernel, Regularizer, PointwiseLoss]),
 )
 def test_strings_of_parts_make_parts_or_are_refused(pieces, base):

@@ -37,17 +37,17 @@ def draw(seed, n, structure, scale=1.0):
 def named_parts(heads, candidates):
     """List the parts of a tree by their nodes, as the definitions say."""
     n = len(heads)
-    parts = [("g", heads[h - 1], h, m) for m, h in enumerate(heads, 1) if h > 0]
+    names = [("g", heads[h - 1], h, m) for m, h in enumerate(heads, 1) if h > 0]
     for h in range(n + 1):
         for side in (range(h - 1, 0, -1), range(h + 1, n + 1)):
             last = None
             for m in side:
                 if heads[m - 1] == h:
-                    parts.append(("s", h, side.step, last, m))
+                    names.append(("s", h, side.step, last, m))
                     last = m
             if any(candidates[h, m] for m in side):
-                parts.append(("s", h, side.step, last, None))
-    return parts
+                names.append(("s", h, side.step, last, None))
+    return names
 
 
 each_single_root_and_projective = pytest.mark.parametrize(("single_root", "projective"), KINDS)
