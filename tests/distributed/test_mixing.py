@@ -43,6 +43,7 @@ from omkl.parsing.sentences import ArcExamples
 from omkl.regularizers import L21, Ridge, SquaredL21
 from omkl.structures import Binary, Chain, NonProjectiveTree
 
+from ..cases import mostly_slow
 from ..groups.test_step_for_step import (
     KERNELS,
     SETTINGS,
@@ -199,8 +200,7 @@ def check_against_naive(trainer, naive, data, tolerance=1e-8):
             assert_allclose(scores.pairwise, expected.pairwise, atol=tolerance)
 
 
-@pytest.mark.parametrize("explicit", [True, False], ids=["explicit", "expansion"])
-@pytest.mark.parametrize("setting", SETTINGS)
+@mostly_slow(("setting", "explicit"), SETTINGS, (True, False), every=3)
 @settings(max_examples=6)
 @given(
     n_shards=st.integers(2, 4),

@@ -329,11 +329,10 @@ KINKED = {
 }
 
 
-@pytest.mark.parametrize("loss", KINKED, ids=repr)
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(("share", "seed"), [(0.3, 0), (0.003, 1)])
-def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, share, seed):
+@mostly_slow(("loss", "scale", "draw"), KINKED, SCALES, [(0.3, 0), (0.003, 1)], every=3)
+def test_losses_that_are_straight_or_kinked_take_few_newton_steps(loss, scale, draw):
     """Far from the targets, these losses have no curvature."""
+    share, seed = draw
     rng = np.random.default_rng(seed)
     X = SCALES[scale](rng.normal(size=(60, 20)), rng)
     signal = X / np.linalg.norm(X, axis=0) * np.sqrt(60)

@@ -51,9 +51,7 @@ SOLVERS = {"spicy": Spicy(), "one-step": OneStep()}
 each_intercept = pytest.mark.parametrize("intercept", [True, False])
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@each_intercept
-@pytest.mark.parametrize("C", [0.5, 20.0])
+@mostly_slow(("solver", "intercept", "C"), SOLVERS, (True, False), (0.5, 20.0), every=3)
 def test_reaches_the_optimum(solver, loss, regularizer, intercept, C):
     problem, factors = small_problem(loss, regularizer, C=C, intercept=intercept)
     if solver == "one-step" and not problem.regularizer.smooth_conjugate:
