@@ -6,11 +6,16 @@ new part costs its own compilation only. What a part computes with lies in a :cl
 block of numbers with the addresses and shapes of its arrays.
 """
 
+from _thread import interrupt_main
 from collections.abc import Callable
+from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
+from functools import partial
+from threading import Timer
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher
@@ -67,9 +72,10 @@ class Signature:
     __repr__ = __str__
 
     def address_of(self, function: Any) -> int:
-        """Return the address of a compiled function.
+        """Return the address of a compiled function, for :attr:`call`.
 
-        The function is compiled, or read from the cache, at the first call.
+        Functions of omkl are compiled, or read from the cache, when compiled code calls them for
+        the first time; those of users now, so that errors are raised here.
 
         Parameters
         ----------
@@ -86,12 +92,19 @@ class Signature:
             raise InputError(
                 f"{function!r} must be a compiled function with the decorator numba.njit."
             )
-        addresses = _ADDRESSES.setdefault(function, {})
-        if self.name not in addresses:
-            addresses[self.name] = self._compile(function)
-        return addresses[self.name]
+        entries = _ENTRIES.setdefault(function, {})
+        if self.name not in entries:
+            self._check_arguments(function)
+            # that of omkl's `compiled`
+            by_address = getattr(function, "by_address", function)
+            entry = _Entry(partial(self._compile, by_address))
+            if by_address is function:
+                entry.compile()
+            entries[self.name] = entry
+        return entries[self.name].address
 
-    def _compile(self, function: Dispatcher) -> int:
+    def _check_arguments(self, function: Dispatcher) -> None:
+        """Compare the arguments of a function with the declared ones."""
         expected = f"The signature of {function.py_func.__qualname__} must be {self}"
         code = function.py_func.__code__
         names = code.co_varnames[: code.co_argcount]
@@ -101,17 +114,67 @@ class Signature:
         if declared and not function._can_compile and self.numba not in declared:
             arguments = ", ".join(f"{name}: {kind}" for name, kind in zip(names, declared[0].args))
             raise InputError(f"{expected}, not {declared[0].return_type}({arguments}).")
+
+    def _compile(self, function: Dispatcher) -> int:
+        """Return the address of the machine code of a function."""
         if self.numba.args not in function.overloads:
             function.compile(self.numba.args)
         result = function.overloads[self.numba.args]
         if result.signature.return_type != self.numba.return_type:
-            raise InputError(f"{expected}, but it returns {result.signature.return_type}.")
+            raise InputError(
+                f"The signature of {function.py_func.__qualname__} must be {self}, "
+                f"but it returns {result.signature.return_type}."
+            )
         return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 
 
-#: Addresses of compiled functions by the name of the signature.
+#: Places in an entry: address of the machine code, 0 before the first call, and that of
+#: :func:`_compile_late`.
+CODE, COMPILE, N_WORDS = range(3)
+
+
+class _Entry:
+    """Two words of memory through which compiled code calls a function.
+
+    Attributes
+    ----------
+    address : int
+    """
+
+    def __init__(self, compile_function: Callable[[], int]) -> None:
+        self._compile_function = compile_function
+        self._words = np.zeros(N_WORDS, dtype=np.int64)
+        self._words[COMPILE] = _ADDRESS_OF_COMPILE_LATE
+        self.address: int = self._words.ctypes.data
+        _ENTRY_AT[self.address] = self
+
+    def compile(self) -> None:
+        """Compile the function, or read it from the cache."""
+        self._words[CODE] = self._compile_function()
+
+
+#: Entries of functions by the name of the signature, and by address.
 #: Functions live as long as the process.
-_ADDRESSES: dict[Dispatcher, dict[str, int]] = {}
+_ENTRIES: dict[Dispatcher, dict[str, _Entry]] = {}
+_ENTRY_AT: dict[int, _Entry] = {}
+
+
+@CFUNCTYPE(None, c_int64)
+def _compile_late(address: int) -> None:
+    """Compile the function of an entry, for compiled code that calls it for the first time.
+
+    Ctrl-C waits, since an error does not get through compiled code.
+    """
+    try:
+        _ENTRY_AT[address].compile()
+    except KeyboardInterrupt:
+        _ENTRY_AT[address].compile()
+        Timer(SECONDS_TO_RETURN, interrupt_main).start()
+
+
+_ADDRESS_OF_COMPILE_LATE = cast(_compile_late, c_void_p).value
+#: Time after which compiled code has gone on.
+SECONDS_TO_RETURN = 0.01
 
 
 class Interpreted:
@@ -153,7 +216,8 @@ def _caller(signature: NumbaSignature) -> Callable:
             pointer_type = context.call_conv.get_function_type(
                 signature.return_type, signature.args
             ).as_pointer()
-            function = builder.inttoptr(values[0], pointer_type)
+            code = _code_of_entry(context, builder, values[0])
+            function = builder.inttoptr(code, pointer_type)
             converted = []
             for position, (kind, expected_kind) in enumerate(zip(arguments, signature.args)):
                 argument = builder.extract_value(values[1], position)
@@ -169,6 +233,22 @@ def _caller(signature: NumbaSignature) -> Callable:
 
     call.cache_key = str(signature)
     return call
+
+
+def _code_of_entry(context, builder, address):
+    """Return the address of the machine code of an entry, which is compiled if it is not yet."""
+    word = context.get_value_type(types.int64)
+    entry = builder.inttoptr(address, word.as_pointer())
+    not_compiled = word(0)
+    with cgutils.if_unlikely(builder, builder.icmp_signed("==", builder.load(entry), not_compiled)):
+        compile_type = ir.FunctionType(ir.VoidType(), [word]).as_pointer()
+        compile_late = builder.load(cgutils.gep_inbounds(builder, entry, COMPILE))
+        builder.call(builder.inttoptr(compile_late, compile_type), [address])
+        has_failed = builder.icmp_signed("==", builder.load(entry), not_compiled)
+        with cgutils.if_unlikely(builder, has_failed):
+            message = ("A function could not be compiled: see the error above.",)
+            context.call_conv.return_user_exc(builder, RuntimeError, message)
+    return builder.load(entry)
 
 
 class Layout(Generic[N]):
