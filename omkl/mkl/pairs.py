@@ -219,7 +219,6 @@ def _pairs_without_kernel(columns: Sequence[tuple]) -> list[tuple[int, int]]:
     return pairs
 
 
-
 def _least_along(problem: Problem, solution: Solution, norm: float, gram: np.ndarray) -> float:
     """Return the least objective of the model plus a multiple of the dual point's function.
 
