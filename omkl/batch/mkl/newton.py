@@ -263,7 +263,7 @@ class Curve(NamedTuple):
     coupling: Callable[[np.ndarray], np.ndarray | None]
 
 
-class WorkingSet(NamedTuple):
+class WorkingKernels(NamedTuple):
     r"""A working set of k kernels, at a dual point and a centre of the proximal term.
 
     Attributes
@@ -294,7 +294,7 @@ class KernelTerm:
     Parameters
     ----------
     kernels : KernelStack
-    working_set : WorkingSet
+    working_set : WorkingKernels
         Its products move with the dual point.
     curve : Curve
         The function, times gamma.
@@ -304,7 +304,7 @@ class KernelTerm:
     """
 
     kernels: KernelStack
-    working_set: WorkingSet
+    working_set: WorkingKernels
     curve: Curve
     rho: np.ndarray
     gamma: float

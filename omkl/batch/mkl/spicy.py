@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from omkl.batch.mkl.newton import Curve, KernelTerm, WorkingSet, system_of
+from omkl.batch.mkl.newton import Curve, KernelTerm, WorkingKernels, system_of
 from omkl.batch.mkl.problem import Expansion, Problem
 from omkl.batch.newton import BarrierSearch
 from omkl.batch.problem import Certificate
@@ -94,10 +94,10 @@ class Subproblem(BarrierSearch):
         self.working_set = self._without_coefficients(which)
         self.warm_up(model)
 
-    def _without_coefficients(self, which: np.ndarray) -> WorkingSet:
+    def _without_coefficients(self, which: np.ndarray) -> WorkingKernels:
         """Return a working set of kernels with coefficients of zero."""
         zeros = np.zeros((len(which), self.problem.kernels.n_samples))
-        return WorkingSet(
+        return WorkingKernels(
             which=which,
             products=self.problem.kernels.products(self.rho, which),
             alphas=zeros,
@@ -140,15 +140,14 @@ class Subproblem(BarrierSearch):
         if kernels.n_parts == 1 and kernels.n_kernels > FIRST and self.rounds <= LEAVING:
             is_active = self.term.ratios > 0
             self.recentre()
-            self.working_set = WorkingSet(*(values[is_active] for values in self.working_set))
+            self.working_set = WorkingKernels(*(values[is_active] for values in self.working_set))
         self.add(np.sort(violating[:n_entrants]))
 
     def add(self, added: np.ndarray) -> None:
         """Add kernels, given in increasing order, with coefficients of zero."""
+        order = np.argsort(np.concatenate([self.working_set.which, added]), kind="stable")
         pairs = zip(self.working_set, self._without_coefficients(added))
-        joined = [np.concatenate(pair) for pair in pairs]
-        order = np.argsort(joined[0], kind="stable")
-        self.working_set = WorkingSet(*(values[order] for values in joined))
+        self.working_set = WorkingKernels(*(np.concatenate(pair)[order] for pair in pairs))
 
     def reset_term(self) -> None:
         """Create the term of the present working set and centre."""
