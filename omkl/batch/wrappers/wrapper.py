@@ -35,7 +35,7 @@ MOST_PIVOTS = 1_000_000
 
 
 def base_svm_for(problem: Problem, tol: float) -> BaseSVM:
-    """Return libsvm, with a hundredth of the tolerance ``tol``, or kernel ridge regression."""
+    """Return kernel ridge regression, or libsvm with a hundredth of the tolerance ``tol``."""
     from sklearn.svm import SVC, SVR
 
     if isinstance(problem.loss, Squared):
