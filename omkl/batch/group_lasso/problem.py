@@ -149,7 +149,7 @@ class DesignProblem(BaseProblem):
 
     @property
     def threshold(self) -> float:
-        """Slope of the regularizer at zero; groups with dual norms below alpha times it are zero."""
+        """Slope of the regularizer at zero; groups of dual norms below alpha times it are zero."""
         return self.regularizer.slope_at_zero
 
     @property
