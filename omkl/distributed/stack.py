@@ -160,7 +160,7 @@ class DistributedStack(KernelStack):
 
         client = current_client(client)
         if n_rows is None:
-            n_rows = len(grams[0]) if len(grams) else 0
+            n_rows = len(next(iter(grams), ()))
         n_samples = n_rows if samples is None else len(samples)
 
         def make(part: range, worker: str) -> Future:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import resample
 from sklearn.utils.validation import check_consistent_length
 
-from omkl.data.frames import plain_targets
+from omkl.data.frames import array_of_rows, plain_targets
 from omkl.data.table_reading import read_table
 from omkl.estimators.validation import MISSING, source_columns, training_columns
 from omkl.exceptions import InputError
@@ -197,7 +197,7 @@ def _columns(
     if table.rows is not None:
         table = table.in_columns(training)
     if table.columns is None:
-        array = np.asarray(table.array)
+        array = np.asarray(array_of_rows(table.array))
         if array.ndim != 2:
             raise InputError(
                 f"shapes takes an array of numbers or a data frame, got {type(X).__name__}."

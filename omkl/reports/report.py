@@ -321,8 +321,8 @@ def _features(model: OnlineEstimator, *_: list[Record] | str | None) -> list[str
         for feature in features[:MOST]:
             rows.append([feature["feature"], feature["group"], signed_cell(feature["weight"])])
         return [html.heading("Strongest features"), table(["feature", "group", "weight"], rows)]
-    speaking_for = defaultdict(list)
-    speaking_against = defaultdict(list)
+    speaking_for: dict[Any, list[Record]] = defaultdict(list)
+    speaking_against: dict[Any, list[Record]] = defaultdict(list)
     for feature in features:
         side = speaking_for if feature["weight"] > 0 else speaking_against
         side[feature["label"]].append(feature)
