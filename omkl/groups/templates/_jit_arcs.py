@@ -44,9 +44,11 @@ TURN = np.uint64(0xC2B2AE3D27D4EB4F)
 #: In place of the value of a "between" field, for pairs of views without one.
 NO_VALUE = np.uint64(0)
 
-#: Size of a cache line in bytes, and number of pairs of views to prefetch ahead of learning.
+#: Size of a cache line in bytes; numbers of pairs of views to prefetch ahead of learning, and of
+#: features ahead of an inner product.
 CACHE_LINE = 64
 AHEAD = 4
+FEATURES_AHEAD = 128
 #: With fewer arcs, as in one sentence, tables do not stay in cache between uses, so lines are
 #: prefetched.
 FEW = 1 << 13
@@ -349,15 +351,24 @@ def inner_products(keys, places, gradient, pairs, groups, empty, table, products
         if not _any_stored(groups[p], empty):
             continue
         count = _find_lines(keys, places, pairs, p, room)
-        for a in range(count):
+        for a in range(min(count, FEATURES_AHEAD)):
             _fetch_line(table, room.lines[a])
+        bare = 0.0
+        directed = 0.0
+        distant = 0.0
+        for a in range(count):
+            if a + FEATURES_AHEAD < count:
+                _fetch_line(table, room.lines[a + FEATURES_AHEAD])
+            slope = gradient[room.arcs[a]]
+            line = room.lines[a]
+            bare += slope * table[line, room.buckets[0, a]]
+            directed += slope * table[line, room.buckets[1, a]]
+            distant += slope * table[line, room.buckets[2, a]]
+        products_of_variants = (bare, directed, distant)
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k >= 0 and not empty[k]:
-                products[k] = 0.0
-                for a in range(count):
-                    weight = table[room.lines[a], room.buckets[variant, a]]
-                    products[k] += gradient[room.arcs[a]] * weight
+                products[k] = products_of_variants[variant]
 
 
 @compiled

@@ -1,6 +1,5 @@
 """Groups of dependency arcs and pairs of arcs: feature templates, hashed on the fly."""
 
-import itertools
 from collections.abc import Sequence
 from copy import copy
 from operator import itemgetter
@@ -254,9 +253,10 @@ class ArcTemplateBank(Bank):
         modifiers = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
         modifiers[:, : nodes[-1]] = keys.modifiers
         all_arcs.copy(nodes, cells, scores, starts, rows, True)
-        pairs_in_use = np.flatnonzero(scales.any(axis=1)).tolist()
-        for has_between, run in itertools.groupby(pairs_in_use, lambda p: pairs.between[p] >= 0):
-            if not has_between:
+        live = np.flatnonzero(scales.any(axis=1))
+        have_between = pairs.between[live] >= 0
+        for run in np.split(live, np.flatnonzero(np.diff(have_between)) + 1):
+            if len(run) and pairs.between[run[0]] < 0:
                 all_arcs.add_pairs(
                     keys.heads,
                     modifiers,
@@ -264,7 +264,7 @@ class ArcTemplateBank(Bank):
                     n_arcs,
                     int(widths.max()),
                     pairs,
-                    np.array(list(run)),
+                    run,
                     scales,
                     self.table,
                     bins.bits,
@@ -272,7 +272,7 @@ class ArcTemplateBank(Bank):
                     rows,
                 )
                 continue
-            for p in run:
+            for p in run.tolist():
                 all_arcs.add_pair_between(
                     keys.heads,
                     modifiers,
