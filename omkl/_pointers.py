@@ -10,6 +10,8 @@ from _thread import interrupt_main
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_int64, c_void_p, cast
 from functools import partial
+from itertools import chain
+from operator import is_
 from threading import Timer
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -275,12 +277,14 @@ class Layout(Generic[N]):
         self.fields = {**self._default_types(), **fields}
         self.starts = {}
         self.size = 0
+        self._dtypes = {}  # of arrays; looked up once, since types of Numba are slow keys
         for name in kind._fields:
             self.starts[name] = self.size
             field = self.fields[name]
             self.size += 1
             if isinstance(field, types.Array):
                 self.size += field.ndim
+                self._dtypes[name] = _DTYPES[field.dtype]
         self.at = _INTERPRETED.at if config.DISABLE_JIT else _reader(self)
         if not config.DISABLE_JIT:
             typed = [(name, self.fields[name]) for name in self.starts]
@@ -300,30 +304,32 @@ class Layout(Generic[N]):
         TypeError
             If an array has another type than declared.
         """
-        block = np.zeros(max(self.size, 1), dtype=np.int64)
-        for name, value in zip(self.starts, values):
-            self.write(block, name, value)
-        return Packed(self, block, values)
+        entries = [0]  # of an empty named tuple
+        if values:
+            entries = list(chain.from_iterable(map(self._entries, self.starts, values)))
+        return Packed(self, np.array(entries, dtype=np.int64), values)
 
     def write(self, block: np.ndarray, name: str, value: Any) -> None:
         """Write an array or a number to its place in a block."""
+        entries = self._entries(name, value)
         start = self.starts[name]
+        block[start : start + len(entries)] = entries
+
+    def _entries(self, name: str, value: Any) -> tuple[int, ...]:
+        """Return the entries of an array or a number in a block."""
         field = self.fields[name]
         if field is INTEGER:
-            block[start] = value
-            return
-        if not isinstance(field, types.Array):
+            return (value,)
+        if name not in self._dtypes:
             dtype = np.float64 if field == FLOAT else np.int64
-            block[start : start + 1].view(dtype)[0] = value
-            return
-        has_type = value.dtype == _DTYPES[field.dtype] and value.ndim == field.ndim
+            return (np.array(value, dtype).view(np.int64).item(),)
+        has_type = value.dtype == self._dtypes[name] and value.ndim == field.ndim
         if not has_type or not value.flags.c_contiguous:
             raise TypeError(
                 f"{self.kind.__name__}.{name} must be a contiguous array of {field}, "
                 f"not {value.dtype}."
             )
-        block[start] = value.ctypes.data
-        block[start + 1 : start + 1 + field.ndim] = value.shape
+        return (value.ctypes.data, *value.shape)
 
 
 #: Types of entries in NumPy, in the byte order of the machine.
@@ -360,6 +366,8 @@ class Packed:
 
     def holds(self, values: tuple) -> bool:
         """Return whether the block points to these very arrays, and has these numbers."""
+        if all(map(is_, self.values, values)):
+            return True
         for packed, value in zip(self.values, values):
             if packed is not value and (isinstance(value, np.ndarray) or packed != value):
                 return False
@@ -367,10 +375,14 @@ class Packed:
 
     def set(self, **values: Any) -> None:
         """Replace some arrays or numbers."""
+        packed = self.values
+        changed = {}
         for name, value in values.items():
-            if isinstance(value, np.ndarray) or value != getattr(self.values, name):
+            if isinstance(value, np.ndarray) or value != getattr(packed, name):
                 self._layout.write(self._block, name, value)
-                self.values = self.values._replace(**{name: value})
+                changed[name] = value
+        if changed:
+            self.values = packed._replace(**changed)
 
     def __reduce__(self) -> tuple:
         return type(None), ()

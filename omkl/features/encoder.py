@@ -406,8 +406,10 @@ class Encoder:
                 raw[name], standardized[name] = scales.apply(numbers)
             else:
                 raw[name], standardized[name] = scales.follow(numbers, weights)
-            if name == self._table and self.missing == "indicator" and np.isnan(numbers).any():
-                missing = np.isnan(numbers)
+            if name == self._table and self.missing == "indicator":
+                are_missing = np.isnan(numbers)
+                if np.count_nonzero(are_missing):
+                    missing = are_missing
         return Entries(raw=raw, standardized=standardized, scales=self.scales, missing=missing)
 
     def _read(self, tokens: FlatTokens) -> dict[str, Vectors]:

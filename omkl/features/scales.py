@@ -79,7 +79,7 @@ class ColumnScales:
         Missing entries become the mean in a copy.
         """
         missing = np.isnan(X)
-        if missing.any():
+        if np.count_nonzero(missing):  # faster than any() for a few rows
             X = np.where(missing, self.means, X)
         return X, (X - self.means) / self.deviations
 

@@ -254,7 +254,7 @@ def numbers_of(
             values[j::width] = map(_number, column)
     with suppress(TypeError, ValueError, OverflowError):
         numbers = np.array(values, dtype=np.float64).reshape(len(rows), width)
-        if not (np.abs(numbers) > LARGEST).any():
+        if not np.count_nonzero(np.abs(numbers) > LARGEST):
             return numbers
     # raises an error that names the wrong value
     scalars = [value if np.ndim(value) == 0 else str(value) for value in values]

@@ -204,7 +204,8 @@ class Bank(Compilable, ABC):
     def add_averaged_potentials(self, x: Input, potentials: Potentials) -> None:
         """Add the potentials of :meth:`averaged`, bit for bit; see :meth:`add_potentials`."""
         frozen = self.averaged()
-        GroupState([frozen]).scales.fill(1.0)
+        if not isinstance(frozen, FrozenGroups):  # all of these are in use
+            GroupState([frozen]).scales.fill(1.0)
         frozen.add_potentials(x, potentials)
 
     def add_both(self, x: Input, potentials: Potentials, average: Potentials) -> None:

@@ -4,6 +4,7 @@ The model has a fixed size.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -147,8 +148,8 @@ class FeatureMapBank(CompiledBank, TableBank):
     def _computed(self, tokens: Tokens, low: int, high: int) -> np.ndarray:
         """Compute the features of the tokens ``low .. high - 1``, all groups side by side."""
         window = np.empty((high - low, self._starts[-1]))
-        for k, (kernel, view) in enumerate(zip(self.kernels, self.views)):
-            first, last = self._starts[k : k + 2]
+        bounds = pairwise(self._starts.tolist())
+        for kernel, view, (first, last) in zip(self.kernels, self.views, bounds):
             for rows in row_blocks(high - low, last - first, np.float64):
                 features = dense_features(
                     kernel, tokens.views[view], low + rows.start, low + rows.stop
@@ -205,9 +206,10 @@ class FrozenFeatureMaps(FrozenGroups):
     def __init__(self, bank: FeatureMapBank) -> None:
         self.names = list(bank.names)
         self._groups = []
-        blocks = np.split(bank.averaged_table(), np.cumsum(bank.sizes)[:-1], axis=1)
-        for k, weights in enumerate(blocks):
-            if weights.any():
+        table = bank.averaged_table()
+        for k, (first, last) in enumerate(pairwise(bank._starts.tolist())):
+            weights = table[:, first:last]
+            if np.count_nonzero(weights):
                 group = FrozenGroup(
                     index=k,
                     kernel=bank.kernels[k],

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl._pointers import Packed
-from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens
+from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens, point_to
 
 
 class Features(NamedTuple):
@@ -67,7 +67,7 @@ def features_of(blocks: list[np.ndarray | sparse.sparray]) -> Features:
             ids=csr.indices.astype(np.int32),
             values=csr.data.astype(np.float64),
         )
-    matrix = blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+    matrix = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     n_tokens, width = matrix.shape
     is_nonzero = matrix != 0.0
     if n_tokens == 1:  # the same in fewer calls
@@ -87,6 +87,8 @@ def features_of(blocks: list[np.ndarray | sparse.sparray]) -> Features:
 
 def side_by_side(left: Features, right: Features) -> Features:
     """Concatenate two sets of features per token; ids are not changed."""
+    if not len(right.ids):
+        return left
     ids = np.concatenate([left.ids, right.ids])
     values = np.concatenate([left.values, right.values])
     n_tokens = len(left.starts) - 1
@@ -128,7 +130,7 @@ class Tokens:
         if self.n_features < 0:
             self.n_features = 0
             if self.features is not None:
-                self.n_features = int(self.features.ids.max(initial=-1)) + 1
+                self.n_features = int(np.maximum.reduce(self.features.ids, initial=-1)) + 1
 
     def __len__(self):
         return len(self.offsets) - 1
@@ -148,7 +150,9 @@ class Tokens:
                 ids=np.ascontiguousarray(features.ids, dtype=np.int32),
                 values=np.ascontiguousarray(features.values, dtype=np.float64),
             )
-            self._packed = packed = FEATURES.pack(arrays)
+            block = np.empty(FEATURES.size, dtype=np.int64)
+            point_to(block, *arrays)
+            self._packed = packed = Packed(FEATURES, block, arrays)
         return packed
 
     def sequence(self, s: int) -> "Span":

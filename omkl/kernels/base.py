@@ -1,5 +1,6 @@
 """Base of kernels: parameters, fitting, and normalised matrices."""
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
@@ -488,6 +489,10 @@ def inverse_root(diagonal: np.ndarray) -> np.ndarray:
         If the diagonal is not finite.
     """
     inputs.finite_squares(diagonal)
+    if len(diagonal) == 1 and diagonal.dtype == np.float64:  # the same in fewer calls
+        value = diagonal.item()
+        root = 1.0 / math.sqrt(value) if value > 0.0 else 0.0
+        return np.array([root])
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros(len(diagonal)), where=diagonal > 0)
 
 

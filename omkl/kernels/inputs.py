@@ -30,6 +30,8 @@ FAR_FROM_ORIGIN = {np.dtype(np.float32): 16.0, np.dtype(np.float64): 1e9}
 #: Bytes of one block of kernel values: large enough for BLAS, small enough for temporaries to be
 #: reused memory.
 BLOCK_BYTES = 2**21
+#: Smallest number of rows of a block.
+FEWEST_ROWS = 16
 #: Range of numbers whose squares, and sums of many squares, fit into single precision.
 SMALLEST_SQUARED = 1e-12
 LARGEST_SQUARED = 1e15
@@ -320,7 +322,8 @@ def finite_squares(squares: np.ndarray) -> np.ndarray:
     omkl.exceptions.InputError
         If they are not finite.
     """
-    if not math.isfinite(squares.sum()):
+    total = squares.item() if len(squares) == 1 else squares.sum()
+    if not math.isfinite(total):
         raise InputError(
             "An input is too large for its kernels, or not finite: k(x, x) overflows. Scale the "
             "columns, as StandardScaler does."
@@ -340,7 +343,9 @@ def in_precision(X: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
 def row_blocks(n_rows: int, n_columns: int, dtype: DTypeLike) -> list[slice]:
     """Return slices that cover the rows of a matrix (n_rows, n_columns) in blocks."""
-    size = max(16, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
+    if 0 < n_rows <= FEWEST_ROWS:  # the same in fewer calls
+        return [slice(0, n_rows)]
+    size = max(FEWEST_ROWS, BLOCK_BYTES // (max(n_columns, 1) * np.dtype(dtype).itemsize))
     return [slice(low, min(low + size, n_rows)) for low in range(0, n_rows, size)]
 
 

@@ -149,6 +149,13 @@ class RecentAverage(Average):
         start = max((t - 1) // self.period * self.period, 1)
         return (t / start) ** 2 * math.exp(2.0 / REACH * (math.sqrt(t) - math.sqrt(start)))
 
+    def weights(self, rounds: np.ndarray) -> np.ndarray:
+        starts = np.maximum((rounds - 1) // self.period * self.period, 1)
+        exponents = 2.0 / REACH * (np.sqrt(rounds) - np.sqrt(starts))
+        # powers and exponentials of Python, since NumPy's are rounded otherwise
+        squares = [ratio**2 for ratio in (rounds / starts).tolist()]
+        return np.array(squares) * list(map(math.exp, exponents.tolist()))
+
 
 class Predictor:
     """Frozen averaged model, which scores and decodes inputs in blocks; threads can share it.

@@ -81,7 +81,10 @@ def compiled_pass(
         sequences = examples.sequences(order[done : done + n])
         if n > 1:
             sequences = sequences.first(_rounds_at_once(trainer, sequences))
-        step = driver.learn(sequences, testing)
+        if len(sequences.chosen) == 1 and sequences.layouts is None and not testing:
+            step = driver.learn_one(sequences)
+        else:
+            step = driver.learn(sequences, testing)
         done += step.n_examples
         yield step
 
@@ -159,71 +162,116 @@ class Driver:
         places = sequences.places
         edges = sequences.places_of_edges
         model = self._packed_model(testing)
-        presented = self._fill_rounds(sequences, places, testing)
+        n_rounds = len(sequences.chosen)
+        numbers = trainer.round - trainer.began + np.arange(1, n_rounds + 1)
+        weights = sequences.weights
+        if weights is None:
+            weights = np.ones(n_rounds)
+        rounds = self._rounds_for(n_rounds, len(places.tokens), testing)
+        rounds.lows[:n_rounds] = places.lows
+        rounds.ends[: n_rounds + 1] = places.ends
+        rounds.rates[:n_rounds] = trainer.schedule.factors(numbers)
+        rounds.averages[:n_rounds] = 0.0
+        if trainer.average is not None:
+            rounds.averages[:n_rounds] = trainer.average.weights(numbers)
+        presented = np.cumsum(np.append(trainer.presented, weights))[1:]
+        self._fill_rounds(sequences.gold[places.tokens], n_rounds, weights, presented)
         self._fill_layouts(model, sequences, edges)
         inputs = []
         for bank in compiled_banks(trainer):
             chosen = places if bank.kind_of_edges is None or edges is None else edges
             inputs.append(bank.inputs_of(sequences.tokens_for(bank), chosen.tokens))
-        blocks = model.refresh(inputs)
-        most_pairs = int(self._rounds.n_pairs[: len(sequences.chosen)].max())
+        most_pairs = int(rounds.n_pairs[:n_rounds].max())
         scratch = self._packed_scratch(int(np.diff(places.ends).max()), most_pairs)
+        return self._run(model, inputs, scratch, presented)
+
+    def learn_one(self, sequences: Sequences) -> Step:
+        """Learn the only example, which has no layout: :meth:`learn` in fewer calls.
+
+        The numbers of a single round need no arrays.
+        """
+        trainer = self.trainer
+        s = sequences.chosen.item(0)
+        low = sequences.tokens.offsets.item(s)
+        high = sequences.tokens.offsets.item(s + 1)
+        model = self._packed_model(False)
+        t = trainer.round - trainer.began + 1
+        weight = 1.0
+        if sequences.weights is not None:
+            weight = sequences.weights.item(0)
+        rounds = self._rounds_for(1, high - low, False)
+        rounds.lows[0] = low
+        rounds.ends[1] = high - low
+        rounds.rates[0] = trainer.schedule.factor(t)
+        rounds.averages[0] = 0.0 if trainer.average is None else trainer.average.weight(t)
+        presented = trainer.presented + weight
+        self._fill_rounds(sequences.gold[low:high], 1, weight, presented)
+        self._fill_layouts(model, sequences, None)
+        tokens = np.arange(low, high)
+        inputs = [bank.inputs_of(sequences.tokens, tokens) for bank in compiled_banks(trainer)]
+        scratch = self._packed_scratch(high - low, model.n_pairs)
+        return self._run(model, inputs, scratch, [presented])
+
+    def _run(
+        self,
+        model: "PackedModel",
+        inputs: list,
+        scratch: Packed,
+        presented: np.ndarray | list[float],
+    ) -> Step:
+        """Make the rounds that are filled in, up to a change of the stream.
+
+        ``presented`` is the total weight of examples after each one.
+        """
+        trainer = self.trainer
+        rounds = self._rounds
+        blocks = model.refresh(inputs)
         try:
-            jit.learn(model.address, self._rounds.address, scratch.address)
+            jit.learn(model.address, rounds.packed.address, scratch.address)
         finally:
             # also after Ctrl-C, which Python raises as soon as the compiled call has ended
             del blocks  # held up to here, since the call has used their addresses
             model.write_back(presented)
         learned = model.n_learned
         if learned < model.n_begun:
-            raise trainer.divergence(self._rounds.losses.item(learned))
+            raise trainer.divergence(rounds.losses.item(learned))
+        outputs = rounds.targets if trainer.loss_function.of_numbers else rounds.codes
         return Step(
-            loss=self._rounds.losses[:learned].copy(),
+            loss=rounds.losses[:learned].copy(),
             norms=trainer.norms,
             rate=model.state.item(jit.RATE),
             square_gradient=model.state.item(jit.SQUARE_GRADIENT),
             potentials=None,
-            gold=sequences.gold[places.tokens[: places.ends[learned]]],
+            gold=outputs[: rounds.ends[learned]].copy(),
             n_examples=learned,
-            weight=self._rounds.weights[:learned].copy(),
-            costs=self._rounds.costs[:learned].copy() if testing else None,
+            weight=rounds.weights[:learned].copy(),
+            costs=rounds.costs[:learned].copy() if model.tests else None,
             changed=model.has_changed,
         )
 
-    def _fill_rounds(self, sequences: Sequences, places: Places, testing: bool) -> np.ndarray:
-        """Write the numbers of the rounds; return the total weight of examples after each one."""
-        trainer = self.trainer
-        n_rounds = len(sequences.chosen)
-        n_tokens = len(places.tokens)
-        if not self._rounds.has_room_for(n_rounds, n_tokens):
+    def _rounds_for(self, n_rounds: int, n_tokens: int, testing: bool) -> "RoundArrays":
+        """Return arrays with room for so many rounds and tokens."""
+        if len(self._rounds.lows) < n_rounds or len(self._rounds.codes) < n_tokens:
             self._rounds = RoundArrays(n_rounds, n_tokens)
+        of_numbers = self.trainer.loss_function.of_numbers
+        self._rounds.packed.set(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
+        return self._rounds
+
+    def _fill_rounds(self, gold: np.ndarray, n_rounds: int, weights: Any, presented: Any) -> None:
+        """Write gold outputs (n_tokens,), and what follows from the weights of the examples.
+
+        ``weights`` and ``presented``, the total weights after each one, are (n_rounds,) or numbers.
+        """
+        trainer = self.trainer
         rounds = self._rounds
-        weights = sequences.weights
-        if weights is None:
-            weights = np.ones(n_rounds)
-        presented = np.cumsum(np.append(trainer.presented, weights))[1:]
-        gold = sequences.gold[places.tokens]
-        of_numbers = trainer.loss_function.of_numbers
-        if of_numbers:
-            rounds.targets[:n_tokens] = gold
-        else:
-            rounds.codes[:n_tokens] = gold
-        first = trainer.round - trainer.began + 1
-        numbers = np.arange(first, first + n_rounds)
-        rounds.lows[:n_rounds] = places.lows
-        rounds.ends[: n_rounds + 1] = places.ends
-        rounds.weights[:n_rounds] = weights
-        rounds.rates[:n_rounds] = trainer.schedule.factors(numbers)
+        outputs = rounds.targets if trainer.loss_function.of_numbers else rounds.codes
+        outputs[: len(gold)] = gold
         lambdas: Any = trainer.lambda_
         if callable(lambdas):
             lambdas = lambdas(presented)
-        proximal_weights = weights if trainer.method.forgets else presented
+        proximal_weights = trainer.method.proximal_weight(weights, presented)
+        rounds.weights[:n_rounds] = weights
         rounds.shrinkage[:n_rounds] = proximal_weights * lambdas
-        rounds.averages[:n_rounds] = 0.0
-        if trainer.average is not None:
-            rounds.averages[:n_rounds] = trainer.average.weights(numbers)
-        rounds.set_numbers(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
-        return presented
 
     def _fill_layouts(
         self, model: "PackedModel", sequences: Sequences, edges: Places | None
@@ -246,21 +294,17 @@ class Driver:
 
     def _packed_scratch(self, longest: int, most_pairs: int) -> Packed:
         """Return working memory for up to ``longest`` tokens, and tables of pairs of labels."""
+        scratch = self._scratch
+        if scratch is not None:
+            has_room = len(scratch.values.unary) >= longest
+            if has_room and len(scratch.values.pairwise) >= most_pairs:
+                return scratch
         trainer = self.trainer
         n_groups = len(trainer.group_state.names)
         p = trainer.n_penalized
         potentials = trainer.structure.zeros(longest)
         unary = potentials.unary
         pairwise = np.zeros((most_pairs, *pairs_of(potentials).shape[1:]))
-        scratch = self._scratch
-        if scratch is not None:
-            arrays = scratch.values
-            has_room = len(arrays.unary) >= longest and arrays.unary.shape[1] == unary.shape[1]
-            has_groups = len(arrays.norms) == p and len(arrays.factors) == n_groups
-            pairs = arrays.pairwise
-            has_pairs = len(pairs) >= most_pairs and pairs.shape[1:] == pairwise.shape[1:]
-            if has_room and has_groups and has_pairs:
-                return scratch
         arrays = jit.Scratch(
             unary=unary,
             pairwise=pairwise,
@@ -284,6 +328,7 @@ class Driver:
         """
         if self._model is None or not self._model.has(parts_in_use(self.trainer, testing)):
             self._model = PackedModel(self.trainer, testing)
+            self._scratch = None  # it has the sizes of the model
         return self._model
 
 
@@ -302,16 +347,7 @@ class RoundArrays:
         self.weights, self.rates, self.shrinkage, self.averages = np.zeros((4, n_rounds))
         self.losses, self.costs = np.zeros((2, n_rounds))
         arrays = {name: getattr(self, name) for name in jit.Rounds._fields if hasattr(self, name)}
-        self._packed = jit.ROUNDS.pack(jit.Rounds(**arrays, n_rounds=0, testing=0, of_numbers=0))
-        self.address = self._packed.address
-
-    def has_room_for(self, n_rounds: int, n_tokens: int) -> bool:
-        """Return whether so many rounds and tokens fit."""
-        return len(self.lows) >= max(n_rounds, 1) and len(self.codes) >= n_tokens
-
-    def set_numbers(self, **numbers: int) -> None:
-        """Set the fields that are no arrays."""
-        self._packed.set(**numbers)
+        self.packed = jit.ROUNDS.pack(jit.Rounds(**arrays, n_rounds=0, testing=0, of_numbers=0))
 
 
 class PackedModel:
@@ -333,13 +369,15 @@ class PackedModel:
         Functions of the structure; None for numbers.
     n_pairs : int
         Number of tables of pairs of labels of examples without layouts.
+    tests : bool
+        The argument ``testing``.
     """
 
     def __init__(self, trainer: OnlineTrainer, testing: bool) -> None:
         self._in_use = parts_in_use(trainer, testing)
         self.state = np.zeros(jit.N_STATE)
         self._trainer = trainer
-        self._testing = testing
+        self.tests = testing
         self._examiners = [part for part in trainer.examiners.values() if part.takes_part]
         self._packed_banks = [_packed_bank(bank, trainer) for bank in compiled_banks(trainer)]
         self._packed_examiners = [_packed_examiner(part) for part in self._examiners]
@@ -351,6 +389,8 @@ class PackedModel:
         self._packed_losses = [_packed_loss(loss) for loss in losses]
         self.structures = _packed_structures(losses, testing)
         self.n_pairs = 0 if self.structures is None else trainer.structure.n_pairs()
+        #: Number of labels; 1 for a number.
+        self._n_outputs = trainer.structure.zeros(1).unary.shape[1]
         self._packed = self._pack()
         self.address = self._packed.address
 
@@ -373,7 +413,7 @@ class PackedModel:
                 phases=jit.addresses_of_phases(
                     examines=bool(self._examiners),
                     averages=any(part.examines == "average" for part in self._examiners),
-                    testing=self._testing,
+                    testing=self.tests,
                 ),
                 examined=np.full(len(self._examiners), np.nan),
                 groups=trainer.group_state.address,
@@ -421,17 +461,15 @@ class PackedModel:
         state[jit.TOTAL_WEIGHT] = trainer.group_state.total_weight
         state[jit.SHRINKAGE] = trainer.shrinkage
         state[jit.ROUND] = trainer.round
-        state[jit.CHANGED] = 0.0
-        state[jit.BEGUN] = 0.0
-        state[jit.LEARNED] = 0.0
+        state[jit.CHANGED :] = 0.0  # the rounds that have begun and are complete, too
         return blocks
 
-    def write_back(self, presented: np.ndarray) -> None:
+    def write_back(self, presented: np.ndarray | list[float]) -> None:
         """Set the trainer's numbers to those after the last call, and do what is due then.
 
         Parameters
         ----------
-        presented : array
+        presented : array, or list of float
             Total weight of all examples after each round of the call.
         """
         trainer = self._trainer
@@ -464,11 +502,6 @@ class PackedModel:
     def has_changed(self) -> bool:
         """True if the last round of the last call has found that the stream changed."""
         return self.state[jit.CHANGED] != 0.0
-
-    @property
-    def _n_outputs(self) -> int:
-        """Number of labels; 1 for a number."""
-        return self._trainer.structure.zeros(1).unary.shape[1]
 
 
 def compiled_banks(trainer: OnlineTrainer) -> list[CompiledBank]:

@@ -127,10 +127,6 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, offsets: np.ndarray, chosen: np.ndarray) -> "Places":
         """Return the places of the tokens of sequences."""
-        if len(chosen) == 1:  # the same in fewer calls
-            low = offsets.item(chosen[0])
-            high = offsets.item(chosen[0] + 1)
-            return cls(np.array([low]), np.array([0, high - low]), np.arange(low, high))
         return cls(offsets[chosen], *gathered_rows(offsets, chosen))
 
 

@@ -120,8 +120,10 @@ class DriftTest(TrainerPart):
     def before_block(self, examples: Examples) -> None:
         # pause in a block that repeats rows for their weights: the last iterate has just learned
         # from such a row
-        chosen = getattr(examples, "chosen", np.empty(0))
-        self._pauses[0] = float((chosen[1:] == chosen[:-1]).any())
+        chosen = getattr(examples, "chosen", ())
+        self._pauses[0] = 0.0
+        if len(chosen) > 1:
+            self._pauses[0] = float((chosen[1:] == chosen[:-1]).any())
 
     def report_change(self, trainer: Learner, examples: Examples, n_learned: int) -> int:
         rows_of_block = n_learned
