@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from omkl import OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import OnlineMKLClassifier, OnlineMKLRegressor, Passes, SequenceLabeler
 from omkl.groups._jit_explicit import FEATURES, FeaturesOfTokens
 from omkl.groups.tokens import Features, Tokens, side_by_side
 from omkl.kernels import Linear, Polynomial
@@ -63,7 +63,9 @@ CASES = {
     "weights from norms": lambda: two_classes(weighting="norms", average=None),
     "three classes": three_classes,
     "budget": lambda: three_classes(kernels=DUAL, budget=15),
-    "dual averaging": lambda: two_classes(kernels=["linear"], method="rda", n_examples=100),
+    "dual averaging": lambda: two_classes(
+        kernels=["linear"], method="rda", epochs=Passes(n_examples=100)
+    ),
     "regression": regression,
     "missing numbers": missing_numbers,
     "dicts with words": dicts_with_words,
@@ -88,17 +90,15 @@ def assert_same_by_both_ways(learn, monkeypatch):
     n_alone = 0
     learn_one = Driver.learn_one
 
-    def count_calls(self, sequences, order):
+    def count_calls(self, sequences):
         nonlocal n_alone
         n_alone += 1
-        return learn_one(self, sequences, order)
+        return learn_one(self, sequences)
 
     with monkeypatch.context() as patch:
         patch.setattr(Driver, "learn_one", count_calls)
         model, predictions = learn()
-    monkeypatch.setattr(
-        Driver, "learn_one", lambda self, sequences, order: self.learn(sequences, order, False)
-    )
+    monkeypatch.setattr(Driver, "learn_one", lambda self, sequences: self.learn(sequences, False))
     expected, expected_predictions = learn()
     assert_same_state(model.model_.trainer, expected.model_.trainer)
     for record, wanted in zip(model.history_, expected.history_, strict=True):
