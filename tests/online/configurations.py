@@ -8,7 +8,14 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from omkl import Edges, GraphLabeler, OnlineMKLClassifier, OnlineMKLRegressor, SequenceLabeler
+from omkl import (
+    Budget,
+    Edges,
+    GraphLabeler,
+    OnlineMKLClassifier,
+    OnlineMKLRegressor,
+    SequenceLabeler,
+)
 from omkl.data import Graph, Stream
 from omkl.online import MeanPolyak, driver, training_loop
 from omkl.regularizers import L1, L21, Ridge, SquaredL21
@@ -148,7 +155,7 @@ def row_configuration(rng):
     elif options["method"] == "fobos" and rng.integers(4) == 0:
         options |= {"regularizer": one_of(rng, ON_COORDINATES), "weighting": "norms"}
     if kernels == KERNELS[-1]:
-        options["dtype"] = one_of(rng, ["float32", "float64"])
+        options["budget"] = Budget(dtype=one_of(rng, ["float32", "float64"]))
     weights = weights_of(rng, N)
     if task == "number":
         model = OnlineMKLRegressor(loss=one_of(rng, NUMBER_LOSSES), **options)
@@ -190,7 +197,7 @@ def sequence_configuration(rng):
     if options["regularizer"] == "weighted":
         options["regularizer"] = "mkl"
     if options.get("kernels") == KERNELS[-1]:
-        options["dtype"] = one_of(rng, ["float32", "float64"])
+        options["budget"] = Budget(dtype=one_of(rng, ["float32", "float64"]))
     share_known = one_of(rng, [0.6, 1.0, 1.0])
     y = [labels_of(rng, codes_of_sequence, share_known) for codes_of_sequence in codes]
     y[0] = [f"L{c}" for c in range(4)]  # streams declare all labels in their first block
@@ -221,8 +228,9 @@ def budget_configuration(rng):
         **shared_options(rng),
         "kernels": [one_of(rng, ["gaussian", "laplacian"]), polynomial, "linear"],
     }
-    options |= {"budget": int(rng.integers(1, 60)), "loss": one_of(rng, LABEL_LOSSES)}
-    options["dtype"] = one_of(rng, ["auto", "float32"])
+    n_vectors = int(rng.integers(1, 60))
+    options["loss"] = one_of(rng, LABEL_LOSSES)
+    options["budget"] = Budget(n_vectors, dtype=one_of(rng, ["auto", "float32"]))
     if options["regularizer"] == "weighted":
         options["regularizer"] = "mkl"
     X = rng.normal(size=(N, 6))
