@@ -86,7 +86,7 @@ class Average(Kernel):
 
     def raw(self, pair: Pair) -> np.ndarray:
         # kernels on all columns see the pair itself
-        pairs = {(str(None), False): pair}
+        pairs: dict[tuple[str, bool | str], Pair] = {("None", False): pair}
         for kernel in self.kernels:
             if kernel.seen not in pairs:
                 pairs[kernel.seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
