@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Callable, Collection
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -26,13 +26,12 @@ from omkl.structures._jit_labels import (
     score_labels,
 )
 
-if TYPE_CHECKING:
-    from omkl.structures.graphs.layout import GraphLayout
-
 #: A named tuple of arrays with a score for every part of an output, such as ``ChainPotentials``.
 Potentials: TypeAlias = Any
 #: Output of a structure: an array of labels or heads, or one label.
 Output: TypeAlias = Any
+#: Layout of the potentials of an example, such as :class:`~omkl.structures.GraphLayout`.
+Layout: TypeAlias = Any
 
 P = TypeVar("P", bound=tuple)
 
@@ -77,9 +76,7 @@ class Structure(Component):
         """
         return self.compiled is not None
 
-    def packed(
-        self, names: Collection[str], layout: "GraphLayout | None" = None
-    ) -> "PackedStructure":
+    def packed(self, names: Collection[str], layout: Layout | None = None) -> "PackedStructure":
         """Return compiled functions and their arrays, for compiled losses; hold it while in use.
 
         Parameters
@@ -87,18 +84,18 @@ class Structure(Component):
         names : collection of str
             The functions that are called, by the names of
             :class:`~omkl.signatures.StructureFunctions`; no others are compiled.
-        layout : GraphLayout, optional
+        layout : Layout, optional
             Layout of the potentials of an example, such as the edges of a graph, if examples of
             this structure have layouts of their own.
         """
         return PackedStructure(self.compiled, names, self.arrays())
 
-    def n_pairs(self, layout: "GraphLayout | None" = None) -> int:
+    def n_pairs(self, layout: Layout | None = None) -> int:
         """Return the number of tables of pairs of labels in the potentials of an example.
 
         Parameters
         ----------
-        layout : GraphLayout, optional
+        layout : Layout, optional
             See :meth:`packed`.
         """
         return len(pairs_of(self.zeros(1)))
@@ -460,7 +457,7 @@ class PackedStructures:
         self._names = names
         self._by_layout: WeakKeyDictionary[object, PackedStructure] = WeakKeyDictionary()
 
-    def address_for(self, layout: "GraphLayout | None" = None) -> int:
+    def address_for(self, layout: Layout | None = None) -> int:
         """Return the address of the functions and arrays for potentials of a layout, or of none.
 
         Hold both this object and the layout while it is in use.
@@ -547,7 +544,7 @@ def pairs_of(potentials: Potentials) -> np.ndarray:
     return getattr(potentials, "pairwise", NO_PAIRS)
 
 
-def layout_of(potentials: Potentials) -> "GraphLayout | None":
+def layout_of(potentials: Potentials) -> Layout | None:
     """Return the layout of potentials, such as the edges of a graph; None if they have none."""
     return getattr(potentials, "layout", None)
 

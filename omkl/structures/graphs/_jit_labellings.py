@@ -150,46 +150,126 @@ def walk(edges, starts, incident, chosen, order, parents, seen):
                     n_found += 1
 
 
-# ---- the best labelling --------------------------------------------------------------------------
+# ---- parts of a labelling ------------------------------------------------------------------------
 
 
 @compiled
-def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
-    """Write a labelling (n,), and return its score and an upper bound of all scores.
+def score_labels(unary, pairwise, edges, labels):
+    """Return the score of a labelling (n,)."""
+    score = 0.0
+    for i in range(labels.shape[0]):
+        score += unary[i, labels[i]]
+    for e in range(edges.shape[0]):
+        scores = pairwise[row_of(pairwise, e)]
+        score += scores[labels[edges[e, 0]], labels[edges[e, 1]]]
+    return score
 
-    On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
-    tree-reweighted message passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree
-    up to ``tolerance``, or after some sweeps. The labelling is improved by changes of single nodes,
-    and of both ends of an edge.
+
+@compiled
+def add_indicator(unary, pairwise, edges, labels, amount):
+    """Add an amount to every part of a labelling (n,)."""
+    for i in range(labels.shape[0]):
+        unary[i, labels[i]] += amount
+    for e in range(edges.shape[0]):
+        scores = pairwise[row_of(pairwise, e)]
+        scores[labels[edges[e, 0]], labels[edges[e, 1]]] += amount
+
+
+# ---- changes of single labels and of pairs -------------------------------------------------------
+
+
+@inner
+def add_column(pairwise, p, edges, e, i, labels, scores):
+    """Add the scores ``pairwise[p]`` of edge e, given the label at its other end, to those of i.
+
+    ``scores`` (K,) are those of the labels of node i.
     """
-    arrays = graph_at(graph_address)
-    graph = (arrays.single_edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)
-    forest = arrays.is_forest != 0
-    messages = np.zeros((arrays.single_edges.shape[0], unary.shape[1]))
-    current = np.empty(labels.shape[0], np.int64)
-    score = -np.inf
-    bound = np.inf
-    bound_before = np.inf
-    n_stale = 0
+    if edges[e, 0] == i:
+        other = labels[edges[e, 1]]
+        for y in range(scores.shape[0]):
+            scores[y] += pairwise[p, y, other]
+    else:
+        other = labels[edges[e, 0]]
+        for y in range(scores.shape[0]):
+            scores[y] += pairwise[p, other, y]
+
+
+@inner
+def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
+    """Write the scores (K,) of the labels of node i, given those of its neighbours.
+
+    The edge ``left_out`` does not count.
+    """
+    edges, _, starts, _, incident = graph
+    for y in range(scores.shape[0]):
+        scores[y] = unary[i, y]
+    for q in range(starts[i], starts[i + 1]):
+        e = incident[q]
+        if e != left_out:
+            add_column(pairwise, row_of(pairwise, e), edges, e, i, labels, scores)
+
+
+@inner
+def improve(unary, pairwise, graph, labels):
+    """Change the labels of single nodes, and of both ends of an edge, where that raises the score.
+
+    No two edges may have the same ends, and scores are finite.
+    """
+    edges = graph[0]
+    n, n_labels = unary.shape
+    of_first = np.empty(n_labels)
+    of_second = np.empty(n_labels)
+    for i in range(n):
+        collect_scores(unary, pairwise, graph, labels, i, NO_EDGE, of_first)
+        best_label = labels[i]
+        best = of_first[best_label]
+        for y in range(n_labels):
+            if of_first[y] > best:
+                best = of_first[y]
+                best_label = y
+        labels[i] = best_label
+    for e in range(edges.shape[0]):
+        i = edges[e, 0]
+        j = edges[e, 1]
+        collect_scores(unary, pairwise, graph, labels, i, e, of_first)
+        collect_scores(unary, pairwise, graph, labels, j, e, of_second)
+        scores = pairwise[row_of(pairwise, e)]
+        best_first = labels[i]
+        best_second = labels[j]
+        best = of_first[best_first] + (of_second[best_second] + scores[best_first, best_second])
+        for y in range(n_labels):
+            for z in range(n_labels):
+                score = of_first[y] + (of_second[z] + scores[y, z])
+                if score > best:
+                    best = score
+                    best_first = y
+                    best_second = z
+        labels[i] = best_first
+        labels[j] = best_second
+
+
+@compiled
+def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
+    """Improve a labelling (n,) in place by a number of sweeps, and return its score.
+
+    The first sweep that does not raise the score is undone and ends this, whatever rounding does.
+    """
+    score = score_labels(unary, pairwise, graph[0], labels)
+    current = labels.copy()
     for _ in range(sweeps):
-        for back in (True, False):  # for a constant as an argument, Numba would compile once more
-            bound_of_sweep = sweep(unary, pairwise, graph, forest, back, messages, current)
-            if back and bound_of_sweep < bound:
-                bound = bound_of_sweep
-        current_score = score_labels(unary, pairwise, arrays.single_edges, current)
-        n_stale += 1
-        if current_score > score:
-            score = current_score
-            n_stale = 0
-            for i in range(labels.shape[0]):
-                labels[i] = current[i]
-        if forest or bound - score <= tolerance * max(1.0, abs(score)):
-            return score, bound
-        # the bound would take too long
-        if n_stale >= PATIENCE and bound_before - bound <= SLOW * (bound - score):
+        improve(unary, pairwise, graph, current)
+        gain = score_labels(unary, pairwise, graph[0], current) - score
+        if not gain > 0.0:
             break
-        bound_before = bound
-    return ascend(unary, pairwise, graph, sweeps, tolerance, labels), bound
+        score += gain
+        for i in range(labels.shape[0]):
+            labels[i] = current[i]
+        if gain <= tolerance * max(1.0, abs(score)):
+            break
+    return score
+
+
+# ---- the best labelling --------------------------------------------------------------------------
 
 
 @compiled
@@ -280,120 +360,40 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
     return bound
 
 
-# ---- changes of single labels and of pairs -------------------------------------------------------
-
-
 @compiled
-def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
-    """Improve a labelling (n,) in place by a number of sweeps, and return its score.
+def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
+    """Write a labelling (n,), and return its score and an upper bound of all scores.
 
-    The first sweep that does not raise the score is undone and ends this, whatever rounding does.
+    On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
+    tree-reweighted message passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree
+    up to ``tolerance``, or after some sweeps. The labelling is improved by changes of single nodes,
+    and of both ends of an edge.
     """
-    score = score_labels(unary, pairwise, graph[0], labels)
-    current = labels.copy()
+    arrays = graph_at(graph_address)
+    graph = (arrays.single_edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)
+    forest = arrays.is_forest != 0
+    messages = np.zeros((arrays.single_edges.shape[0], unary.shape[1]))
+    current = np.empty(labels.shape[0], np.int64)
+    score = -np.inf
+    bound = np.inf
+    bound_before = np.inf
+    n_stale = 0
     for _ in range(sweeps):
-        improve(unary, pairwise, graph, current)
-        gain = score_labels(unary, pairwise, graph[0], current) - score
-        if not gain > 0.0:
+        for back in (True, False):  # for a constant as an argument, Numba would compile once more
+            bound_of_sweep = sweep(unary, pairwise, graph, forest, back, messages, current)
+            if back and bound_of_sweep < bound:
+                bound = bound_of_sweep
+        current_score = score_labels(unary, pairwise, arrays.single_edges, current)
+        n_stale += 1
+        if current_score > score:
+            score = current_score
+            n_stale = 0
+            for i in range(labels.shape[0]):
+                labels[i] = current[i]
+        if forest or bound - score <= tolerance * max(1.0, abs(score)):
+            return score, bound
+        # the bound would take too long
+        if n_stale >= PATIENCE and bound_before - bound <= SLOW * (bound - score):
             break
-        score += gain
-        for i in range(labels.shape[0]):
-            labels[i] = current[i]
-        if gain <= tolerance * max(1.0, abs(score)):
-            break
-    return score
-
-
-@inner
-def improve(unary, pairwise, graph, labels):
-    """Change the labels of single nodes, and of both ends of an edge, where that raises the score.
-
-    No two edges may have the same ends, and scores are finite.
-    """
-    edges = graph[0]
-    n, n_labels = unary.shape
-    of_first = np.empty(n_labels)
-    of_second = np.empty(n_labels)
-    for i in range(n):
-        collect_scores(unary, pairwise, graph, labels, i, NO_EDGE, of_first)
-        best_label = labels[i]
-        best = of_first[best_label]
-        for y in range(n_labels):
-            if of_first[y] > best:
-                best = of_first[y]
-                best_label = y
-        labels[i] = best_label
-    for e in range(edges.shape[0]):
-        i = edges[e, 0]
-        j = edges[e, 1]
-        collect_scores(unary, pairwise, graph, labels, i, e, of_first)
-        collect_scores(unary, pairwise, graph, labels, j, e, of_second)
-        scores = pairwise[row_of(pairwise, e)]
-        best_first = labels[i]
-        best_second = labels[j]
-        best = of_first[best_first] + (of_second[best_second] + scores[best_first, best_second])
-        for y in range(n_labels):
-            for z in range(n_labels):
-                score = of_first[y] + (of_second[z] + scores[y, z])
-                if score > best:
-                    best = score
-                    best_first = y
-                    best_second = z
-        labels[i] = best_first
-        labels[j] = best_second
-
-
-@inner
-def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
-    """Write the scores (K,) of the labels of node i, given those of its neighbours.
-
-    The edge ``left_out`` does not count.
-    """
-    edges, _, starts, _, incident = graph
-    for y in range(scores.shape[0]):
-        scores[y] = unary[i, y]
-    for q in range(starts[i], starts[i + 1]):
-        e = incident[q]
-        if e != left_out:
-            add_column(pairwise, row_of(pairwise, e), edges, e, i, labels, scores)
-
-
-@inner
-def add_column(pairwise, p, edges, e, i, labels, scores):
-    """Add the scores ``pairwise[p]`` of edge e, given the label at its other end, to those of i.
-
-    ``scores`` (K,) are those of the labels of node i.
-    """
-    if edges[e, 0] == i:
-        other = labels[edges[e, 1]]
-        for y in range(scores.shape[0]):
-            scores[y] += pairwise[p, y, other]
-    else:
-        other = labels[edges[e, 0]]
-        for y in range(scores.shape[0]):
-            scores[y] += pairwise[p, other, y]
-
-
-# ---- parts of a labelling ------------------------------------------------------------------------
-
-
-@compiled
-def score_labels(unary, pairwise, edges, labels):
-    """Return the score of a labelling (n,)."""
-    score = 0.0
-    for i in range(labels.shape[0]):
-        score += unary[i, labels[i]]
-    for e in range(edges.shape[0]):
-        scores = pairwise[row_of(pairwise, e)]
-        score += scores[labels[edges[e, 0]], labels[edges[e, 1]]]
-    return score
-
-
-@compiled
-def add_indicator(unary, pairwise, edges, labels, amount):
-    """Add an amount to every part of a labelling (n,)."""
-    for i in range(labels.shape[0]):
-        unary[i, labels[i]] += amount
-    for e in range(edges.shape[0]):
-        scores = pairwise[row_of(pairwise, e)]
-        scores[labels[edges[e, 0]], labels[edges[e, 1]]] += amount
+        bound_before = bound
+    return ascend(unary, pairwise, graph, sweeps, tolerance, labels), bound
