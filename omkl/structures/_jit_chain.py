@@ -14,6 +14,7 @@ from omkl.signatures import StructureFunctions
 from omkl.structures._jit_labels import (
     augment_labels,
     cost_of_labels,
+    decode,
     indicate_labels,
     labels_at,
     largest,
@@ -91,11 +92,12 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
     return best[n - 1, labels[n - 1]]
 
 
-@compiled
-def viterbi_many(labels_address, unary, pairwise, offsets, labels):
+@compiled(counting=False)
+def viterbi_many(structure, unary, pairwise, offsets, labels):
     """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`.
 
-    ``pairwise`` is (1, K, K), or (N, K, K) with the transitions that follow each token.
+    ``structure`` is the address of a structure that decodes by it. ``pairwise`` is (1, K, K), or
+    (N, K, K) with the transitions that follow each token.
     """
     for s in range(offsets.shape[0] - 1):
         low = offsets[s]
@@ -105,7 +107,7 @@ def viterbi_many(labels_address, unary, pairwise, offsets, labels):
             if pairwise.shape[0] > 1:
                 transitions = pairwise[low : max(high - 1, low + 1)]
             part = labels[low:high]  # also in the place of gold labels, which are not read
-            viterbi(labels_address, unary[low:high], transitions, part, 0.0, part)
+            decode(structure, unary[low:high], transitions, part, 0.0, part)
 
 
 @compiled

@@ -18,7 +18,7 @@ from omkl.structures._jit_labels import (
     decode_labels,
     marginals_of_labels,
 )
-from omkl.structures.base import Labelling, map_arrays
+from omkl.structures.base import Labelling, PackedStructure, map_arrays
 
 
 class ChainPotentials(NamedTuple):
@@ -225,8 +225,13 @@ class Chain(Labelling):
         if not len(potentials.pairwise):
             labels, _ = self._viterbi(potentials)
             return labels
+        return self._decode_linked(potentials, offsets)
+
+    def _decode_linked(self, potentials: ChainPotentials, offsets: np.ndarray) -> np.ndarray:
+        """Return the best labels of sequences, concatenated, whose labels have transitions."""
+        structure = PackedStructure(jit.CHAIN, {"decode"}, self.arrays())
         labels = np.empty(len(potentials.unary), np.int64)
-        jit.viterbi_many(self.arrays().address, *potentials, offsets, labels)
+        jit.viterbi_many(structure.address, *potentials, offsets, labels)
         return labels
 
     def _decode_in_turn(self, potentials: CheckedPotentials, offsets: np.ndarray) -> np.ndarray:
@@ -234,7 +239,11 @@ class Chain(Labelling):
         labels = [np.zeros(0, np.int64)]
         for low, high in itertools.pairwise(offsets.tolist()):
             if low < high:
-                best, _ = self._viterbi(self._within_allowed(self.part(potentials, low, high)))
+                of_sequence = self._within_allowed(self.part(potentials, low, high))
+                if self.order == 1 and len(of_sequence.pairwise):
+                    best = self._decode_linked(of_sequence, np.array([0, high - low]))
+                else:
+                    best, _ = self._viterbi(of_sequence)
                 labels.append(best)
         return np.concatenate(labels)
 
