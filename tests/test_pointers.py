@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from typing import NamedTuple
 
 import numba
@@ -14,6 +15,8 @@ import pytest
 from numba import types
 from numpy.testing import assert_array_equal
 
+from omkl import _pointers
+from omkl._compilation import compiled
 from omkl._pointers import (
     CUBE,
     FLAGS,
@@ -236,6 +239,55 @@ def test_one_caller_calls_all_functions_of_a_signature():
     for function, expected in ((add_parameter, 6.0), (divide_by_parameter, 0.5)):
         assert map_by_address(MAP.address_of(function), 2.0, parameters) == expected
         assert MAP.address_of(function) == MAP.address_of(function)
+
+
+@compiled(counting=False)
+def subtract_parameter(x, parameters):
+    return x - parameters[0]
+
+
+@needs_compilation
+def test_functions_of_omkl_are_compiled_when_they_are_called_by_address():
+    address = MAP.address_of(subtract_parameter)
+    assert not subtract_parameter.by_address.overloads
+    assert map_by_address(address, 2.0, np.array([4.0])) == -2.0
+    assert subtract_parameter.by_address.overloads
+    assert not subtract_parameter.overloads
+
+
+@needs_compilation
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_function_that_cannot_be_compiled_is_an_error():
+    def fail():
+        raise OSError("no room for the cache")
+
+    entry = _pointers._Entry(fail)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="could not be compiled"):
+            map_by_address(entry.address, 2.0, np.array([4.0]))
+
+
+@needs_compilation
+def test_ctrl_c_waits_for_a_function_that_is_compiled():
+    code = MAP._compile(subtract_parameter.by_address)
+    outcomes = [KeyboardInterrupt, None]
+
+    def interrupted():
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        return code
+
+    entry = _pointers._Entry(interrupted)
+
+    def call_and_wait():
+        outcomes.append(map_by_address(entry.address, 2.0, np.array([4.0])))
+        time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        call_and_wait()
+    assert outcomes == [-2.0]
+    assert map_by_address(entry.address, 2.0, np.array([4.0])) == -2.0
 
 
 def test_arguments_are_converted_to_the_declared_types():
