@@ -292,7 +292,7 @@ class InnerLowering(NativeLowering):
 
     _name = "inner_lowering"
 
-    def run_pass(self, state: dict) -> bool:
+    def run_pass(self, state: Any) -> bool:
         """Set the result of compilation in the state of the compiler."""
         state.flags.no_compile = True
         super().run_pass(state)

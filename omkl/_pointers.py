@@ -174,7 +174,7 @@ def _compile_late(address: int) -> None:
         Timer(SECONDS_TO_RETURN, interrupt_main).start()
 
 
-_ADDRESS_OF_COMPILE_LATE = cast(_compile_late, c_void_p).value
+_ADDRESS_OF_COMPILE_LATE = cast(_compile_late, c_void_p).value or 0
 #: Time after which compiled code has gone on.
 SECONDS_TO_RETURN = 0.01
 
