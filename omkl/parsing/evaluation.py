@@ -38,6 +38,8 @@ UNIVERSAL_FEATURES = frozenset({
 #: Scores that require heads, and scores that also require relations.
 NEED_HEADS = ("uas", "las", "clas", "mlas", "blex", "las_subtypes", "whole")
 NEED_RELATIONS = ("las", "clas", "mlas", "blex", "las_subtypes")
+#: Scores that count content words only.
+OF_CONTENT_WORDS = ("clas", "mlas", "blex")
 #: Columns of which each score needs one in the gold sentences.
 NEED_COLUMNS = {
     "upos": ("upos",),
@@ -391,21 +393,25 @@ class _Comparison:
         lemmas = self._are_equal("lemmas") | (self.gold.lemmas[self.aligned.gold] == 0)
         tags = upos & feats
         tagged = self.labeled & tags
-        everywhere = self.counted
-        content = self.counted & self.relations.are_in(CONTENT_RELATIONS)
-        return {
-            "upos": self._counts(upos, everywhere),
-            "xpos": self._counts(xpos, everywhere),
-            "ufeats": self._counts(feats, everywhere),
-            "alltags": self._counts(tags & xpos, everywhere),
-            "lemmas": self._counts(lemmas, everywhere),
-            "uas": self._counts(self.heads, everywhere),
-            "las": self._counts(self.labeled, everywhere),
-            "clas": self._counts(self.labeled, content),
-            "mlas": self._counts(tagged & ~self._have_wrong_function_words(tagged), content),
-            "blex": self._counts(self.labeled & lemmas, content),
-            "las_subtypes": self._counts(self.heads & self._are_equal("deprels"), everywhere),
+        correct = {
+            "upos": upos,
+            "xpos": xpos,
+            "ufeats": feats,
+            "alltags": tags & xpos,
+            "lemmas": lemmas,
+            "uas": self.heads,
+            "las": self.labeled,
+            "clas": self.labeled,
+            "mlas": tagged & ~self._have_wrong_function_words(tagged),
+            "blex": self.labeled & lemmas,
+            "las_subtypes": self.heads & self._are_equal("deprels"),
         }
+        content = self.counted & self.relations.are_in(CONTENT_RELATIONS)
+        counts = {}
+        for score, are_correct in correct.items():
+            counted = content if score in OF_CONTENT_WORDS else self.counted
+            counts[score] = self._counts(are_correct, counted)
+        return counts
 
     def _counts(self, are_correct: np.ndarray, counted: BySide) -> list[int]:
         """Count GOLD, PREDICTED and CORRECT words, given which aligned words are correct, (n,)."""

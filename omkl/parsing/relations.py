@@ -10,8 +10,8 @@ from omkl.estimators.training import Run
 from omkl.features.lexicons import Lexicon
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.templates.language import TemplateSet, of_lexicon
-from omkl.groups.templates.layout import ArcFeatureHasher, ArcSentence
-from omkl.groups.tokens import gathered_rows
+from omkl.groups.templates.layout import ArcFeatureHasher, ArcTokens
+from omkl.groups.tokens import Tokens
 from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.driver import fastest_pass
@@ -197,11 +197,7 @@ class RelationLabeler:
 
         def apply_to_batch(sentences: range) -> np.ndarray:
             heads_of_batch = heads[offsets[sentences.start] : offsets[sentences.stop]]
-            roots = tokens.roots[sentences]
-            first = int(roots[0])
-            length = int(roots[-1] - first + tokens.lengths[sentences[-1]])
-            sentence = ArcSentence(tokens, first, length)
-            arcs = self._hasher.tokens(sentence, heads_of_batch, roots - first)
+            arcs = _hashed_arcs(self._hasher, tokens.only(np.array(sentences)), heads_of_batch)
             are_from_root = (heads_of_batch == 0).astype(np.int64)
             scores = predictor.potentials(arcs.everything()).unary
             return function(scores + allowing[are_from_root])
@@ -246,6 +242,11 @@ def _codes_with_head(treebank: Treebank, relations: np.ndarray) -> np.ndarray:
     return np.where(treebank.heads < 0, -1, relations)
 
 
+def _hashed_arcs(hasher: ArcFeatureHasher, tokens: ArcTokens, heads: np.ndarray) -> Tokens:
+    """Return the features of the arc into each word of all sentences, with these heads (n,)."""
+    return hasher.tokens(tokens.everything(), heads, tokens.roots - tokens.reach)
+
+
 class RelationTraining:
     """Callback that trains the relation labeler on each block of a stream, after the trees."""
 
@@ -278,20 +279,15 @@ class _Arcs(Sequence[Example]):
 
     def part(self, indices: np.ndarray) -> "_Arcs":
         """Select presentations by their indices, and copy their sentences."""
-        words = self._words_of(np.unique(self._trees.chosen[indices]))
+        words = self._trees.words_of(np.unique(self._trees.chosen[indices]))
         return _Arcs(self._trees.part(indices), self._relations[words], self._hasher)
 
     def sequences(self, order: np.ndarray) -> Sequences:
         """Return the arrays of some examples, for compiled calls."""
         trees = self._trees
         sentences = trees.chosen[order]
-        words = self._words_of(sentences)
-        tokens = trees.tokens.only(sentences)
+        words = trees.words_of(sentences)
         heads = np.maximum(trees.heads[words], 0)  # words without a head have no relation either
-        arcs = self._hasher.tokens(tokens.everything(), heads, tokens.roots - tokens.reach)
+        arcs = _hashed_arcs(self._hasher, trees.tokens.only(sentences), heads)
         relations = self._relations[words]
         return Sequences(arcs, relations, np.arange(len(order)), trees.weights(order))
-
-    def _words_of(self, sentences: np.ndarray) -> np.ndarray:
-        """Return the indices of the words of some sentences."""
-        return gathered_rows(self._trees.offsets, sentences)[1]

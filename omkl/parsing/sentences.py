@@ -25,6 +25,7 @@ from omkl.features.fields import (
 )
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
+from omkl.groups.tokens import gathered_rows
 from omkl.online.rounds import Example
 from omkl.structures.trees.arc_factored import ProjectiveTree
 
@@ -356,5 +357,8 @@ class ArcExamples(WeightedExamples):
         return Example(self.tokens.sentence(s), heads, weight)
 
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> "ArcExamples":
-        words = [np.arange(self.offsets[s], self.offsets[s + 1]) for s in inputs]
-        return ArcExamples(self.tokens.only(inputs), self.heads[np.concatenate(words)], chosen)
+        return ArcExamples(self.tokens.only(inputs), self.heads[self.words_of(inputs)], chosen)
+
+    def words_of(self, sentences: np.ndarray) -> np.ndarray:
+        """Return the indices of the words of some sentences."""
+        return gathered_rows(self.offsets, sentences)[1]

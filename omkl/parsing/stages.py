@@ -29,6 +29,7 @@ from omkl.structures.trees.arc_factored import (
     TreePotentials,
     TreeStructure,
     as_scores,
+    known_arcs,
 )
 from omkl.structures.trees.parts import SecondOrderTree
 
@@ -103,12 +104,6 @@ def _potentials_of(arcs: ArcGuide) -> np.ndarray:
     return potentials
 
 
-def _arcs_to_words(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the heads and positions of words with a head >= 0, as an index of potentials."""
-    words = np.flatnonzero(heads >= 0)
-    return heads[words], words + 1
-
-
 def margin_of_candidates(guide: Guide, gold: Treebank, share: float) -> float:
     """Return the smallest margin that includes this share of gold arcs that are possible.
 
@@ -117,9 +112,8 @@ def margin_of_candidates(guide: Guide, gold: Treebank, share: float) -> float:
     margins = []
     for arcs, heads in zip(guide.arcs, gold.trees()):
         potentials = _potentials_of(arcs)
-        gold_arcs = _arcs_to_words(heads)
-        _, words = gold_arcs
-        margins.append(potentials.max(axis=0)[words] - potentials[gold_arcs])
+        gold_arcs = known_arcs(heads)
+        margins.append(potentials.max(axis=0)[gold_arcs[1]] - potentials[gold_arcs])
     all_margins = np.concatenate(margins)
     possible = all_margins[np.isfinite(all_margins)]
     return float(np.quantile(possible, share, method="higher"))
@@ -151,7 +145,7 @@ def candidate_arcs(
         potentials = _potentials_of(arcs)
         likely = selection.mask_of(potentials)
         for heads in (guide.heads, *right):
-            likely[_arcs_to_words(heads[start:end])] = True
+            likely[known_arcs(heads[start:end])] = True
         np.fill_diagonal(likely, True)  # no arc
         corrected = None
         if corrects:
@@ -171,7 +165,7 @@ def complete_heads(structure: TreeStructure, guide: Guide, gold: Treebank) -> np
         if (heads >= 0).all():
             continue
         potentials = np.array(arcs.potentials, np.float64)
-        potentials[_arcs_to_words(heads)] = 0.0  # which the first parser may have forbidden
+        potentials[known_arcs(heads)] = 0.0  # which the first parser may have forbidden
         agreeing = structure.agreeing(TreePotentials(potentials), heads)
         if structure.is_possible(agreeing):
             all_heads[start:end] = structure.decode(agreeing)

@@ -347,28 +347,23 @@ def inner_products(keys, places, gradient, pairs, groups, empty, table, products
     respect to the arcs (n,).
     """
     room = _room(keys, places, pairs.between)
+    totals = np.zeros(N_VARIANTS)
     for p in range(pairs.views.shape[0]):
         if not _any_stored(groups[p], empty):
             continue
         count = _find_lines(keys, places, pairs, p, room)
         for a in range(min(count, FEATURES_AHEAD)):
             _fetch_line(table, room.lines[a])
-        bare = 0.0
-        directed = 0.0
-        distant = 0.0
         for a in range(count):
-            if a + FEATURES_AHEAD < count:
-                _fetch_line(table, room.lines[a + FEATURES_AHEAD])
+            _fetch_line(table, room.lines[min(a + FEATURES_AHEAD, count - 1)])
             slope = gradient[room.arcs[a]]
-            line = room.lines[a]
-            bare += slope * table[line, room.buckets[0, a]]
-            directed += slope * table[line, room.buckets[1, a]]
-            distant += slope * table[line, room.buckets[2, a]]
-        products_of_variants = (bare, directed, distant)
+            for variant in range(N_VARIANTS):
+                totals[variant] += slope * table[room.lines[a], room.buckets[variant, a]]
         for variant in range(N_VARIANTS):
             k = groups[p, variant]
             if k >= 0 and not empty[k]:
-                products[k] = products_of_variants[variant]
+                products[k] = totals[variant]
+            totals[variant] = 0.0
 
 
 @compiled

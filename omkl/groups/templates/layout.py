@@ -14,7 +14,7 @@ from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates._jit_arc_scores import LANES
 from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens, runs_within
-from omkl.structures.trees.arc_factored import TreePotentials
+from omkl.structures.trees.arc_factored import TreePotentials, known_arcs
 from omkl.structures.trees.parts import PartLists, PartPotentials
 
 #: Number of arcs that are scored at a time without learning.
@@ -396,8 +396,7 @@ class TemplateLayout:
         """
         if self.part != "arc":
             return self.parts(*PartLists.of_tree(heads))[1]
-        tokens = np.flatnonzero(heads >= 0)
-        return self.places(np.zeros_like(tokens), heads[tokens], tokens + 1)
+        return self.places(0, *known_arcs(heads))
 
     def places_in(self, tokens: ArcTokens, heads: np.ndarray) -> np.ndarray:
         """List the arcs or parts of the trees of all sentences, (5, n).

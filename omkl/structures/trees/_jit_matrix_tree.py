@@ -75,7 +75,6 @@ def marginals(scores, single_root, expected):
     shift, log_bound = exponentiate(scores, single_root, graphs[0])
     if not np.isfinite(log_bound):
         return log_bound
-    incoming = graphs[0].T.copy()
     elimination = Elimination(
         passing=np.empty((n, n)),
         direct=np.empty(n),
@@ -103,7 +102,7 @@ def marginals(scores, single_root, expected):
             _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
             n_tasks += 2
             continue
-        total = escaping(low, incoming[low], elimination, expected)
+        total = escaping(low, graphs[0], elimination, expected)
         if is_first_visit:
             log_pivots += np.log(total)
         if not log_pivots - log_bound > least or np.isnan(total):
@@ -232,11 +231,11 @@ def add_multiple(row, factor, other):
 
 
 @borrowing
-def escaping(m, incoming, elimination, expected):
+def escaping(m, graph, elimination, expected):
     """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot,
     nan if it is 0.
 
-    ``incoming`` (n + 1,) are the weights of these arcs, ``expected`` is (n + 1, n + 1).
+    ``graph`` (n + 1, n) has the weights of all arcs, ``expected`` is (n + 1, n + 1).
     """
     ever, passing = elimination.ever, elimination.passing
     n = ever.shape[0]
@@ -250,12 +249,12 @@ def escaping(m, incoming, elimination, expected):
             ever[k] += likely * passing[i, k]
         for k in range(last, n):
             ever[k] += likely * passing[i, k]
-    total = incoming[0]
+    total = graph[0, m]
     for h in range(n):
-        total += incoming[h + 1] * ever[h]
+        total += graph[h + 1, m] * ever[h]
     if not total > 0.0:
         return np.nan
-    expected[0, m + 1] = incoming[0] / total
+    expected[0, m + 1] = graph[0, m] / total
     for h in range(n):
-        expected[h + 1, m + 1] = incoming[h + 1] * ever[h] / total
+        expected[h + 1, m + 1] = graph[h + 1, m] * ever[h] / total
     return total

@@ -96,10 +96,15 @@ class TreeStructure(Structure):
 
     def decode(self, potentials: AnyPotentials) -> np.ndarray:
         scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        if not self.programs.find(scores, self.single_root, heads):
+        heads = self._best_heads(scores)
+        if heads is None:
             raise self._refusal(scores)
         return heads
+
+    def _best_heads(self, scores: np.ndarray) -> np.ndarray | None:
+        """Return the heads of the best tree, (n,), for scores (n + 1, n + 1); None without any."""
+        heads = np.empty(len(scores) - 1, np.int64)
+        return heads if self.programs.find(scores, self.single_root, heads) else None
 
     def decode_best(self, potentials: AnyPotentials, n_best: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the ``n_best`` trees of the highest scores, best first, or all if there are fewer.
@@ -120,9 +125,9 @@ class TreeStructure(Structure):
         tokens = np.arange(1, len(scores))
 
         def solve(allowed: np.ndarray) -> tuple[np.ndarray, float]:
-            heads = np.empty(len(tokens), np.int64)
-            if not self.programs.find(allowed, self.single_root, heads):
-                return heads, -np.inf
+            heads = self._best_heads(allowed)
+            if heads is None:
+                return tokens, -np.inf
             return heads, scores[heads, tokens].sum()
 
         trees, scores_of_trees = best_outputs(scores, n_best, solve, 1)
@@ -151,17 +156,14 @@ class TreeStructure(Structure):
         ----------
         potentials : TreePotentials or array of shape (n + 1, n + 1)
         """
-        scores = as_scores(potentials)
-        heads = np.empty(len(scores) - 1, np.int64)
-        return bool(self.programs.find(scores, self.single_root, heads))
+        return self._best_heads(as_scores(potentials)) is not None
 
     def agreeing(self, potentials: AnyPotentials, gold: ArrayLike) -> TreePotentials:
         scores = as_scores(potentials)
-        heads = np.asarray(gold)
-        known = np.flatnonzero(heads >= 0)
+        arcs = known_arcs(np.asarray(gold))
         agreeing_scores = scores.copy()
-        agreeing_scores[:, known + 1] = -np.inf
-        agreeing_scores[heads[known], known + 1] = scores[heads[known], known + 1]
+        agreeing_scores[:, arcs[1]] = -np.inf
+        agreeing_scores[arcs] = scores[arcs]
         return self._with_arcs(potentials, agreeing_scores)
 
     def forbidding(
@@ -209,9 +211,7 @@ class TreeStructure(Structure):
         return potentials
 
     def known_marginals(self, potentials: AnyPotentials, gold: ArrayLike) -> np.ndarray:
-        heads = np.asarray(gold)
-        known = np.flatnonzero(heads >= 0)
-        return self.arc_probabilities(potentials)[heads[known], known + 1]
+        return self.arc_probabilities(potentials)[known_arcs(np.asarray(gold))]
 
     def cost_augmented(
         self, potentials: AnyPotentials, gold: ArrayLike, cost_weight: float = 1.0
@@ -382,6 +382,12 @@ def as_heads(output: ArrayLike, n: int, partial: bool = False) -> np.ndarray:
     return heads
 
 
+def known_arcs(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return heads and modifiers of words with a head >= 0, an index of scores of arcs."""
+    words = np.flatnonzero(heads >= 0)
+    return heads[words], words + 1
+
+
 def _score(scores: np.ndarray, heads: np.ndarray) -> float:
     """Return the sum of the scores of the arcs of a tree."""
     return float(scores[heads, np.arange(1, len(scores))].sum())
@@ -389,5 +395,4 @@ def _score(scores: np.ndarray, heads: np.ndarray) -> float:
 
 def _add(scores: np.ndarray, heads: np.ndarray, amount: float) -> None:
     """Add an amount to every known arc of a tree."""
-    known = np.flatnonzero(heads >= 0)
-    scores[heads[known], known + 1] += amount
+    scores[known_arcs(heads)] += amount

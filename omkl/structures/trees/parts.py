@@ -14,6 +14,7 @@ from omkl.structures.trees.arc_factored import (
     ProjectiveTree,
     TreeStructure,
     as_heads,
+    known_arcs,
 )
 
 #: Number of trees from which climbing starts. Of the English gold trees of candidate arcs, 2% have
@@ -75,10 +76,9 @@ class PartLists(NamedTuple):
         """List the known arcs of a tree; return also a mask of the parts of the tree, without parts
         of no modifier.
         """
-        known = np.flatnonzero(heads >= 0)
         n_nodes = len(heads) + 1
         candidates = np.zeros((n_nodes, n_nodes), dtype=bool)
-        candidates[heads[known], known + 1] = True
+        candidates[known_arcs(heads)] = True
         lists = cls.of(candidates)
         return lists, jit.tree_parts(lists, heads)
 
@@ -137,10 +137,7 @@ class SecondOrderTree(TreeStructure):
     def __init__(self, single_root: bool = True, projective: bool = False) -> None:
         super().__init__(single_root)
         self.projective = bool(projective)
-        if projective:
-            kind = ProjectiveTree
-        else:
-            kind = NonProjectiveTree
+        kind = ProjectiveTree if projective else NonProjectiveTree
         self.first_order: TreeStructure = kind(single_root)
 
     def over(self, candidates: np.ndarray) -> Potentials:
@@ -208,7 +205,8 @@ class SecondOrderTree(TreeStructure):
     def is_possible(self, potentials: Potentials) -> bool:
         arcs, _, lists = potentials
         allowed = np.full(arcs.shape, -np.inf)
-        allowed[lists.heads, lists.modifiers] = arcs[lists.heads, lists.modifiers]
+        candidates = (lists.heads, lists.modifiers)
+        allowed[candidates] = arcs[candidates]
         return self.first_order.is_possible(allowed)
 
     marginals = Structure.marginals  # sums over trees with parts have no known algorithm
