@@ -227,7 +227,7 @@ class Chain(Labelling):
             return labels
         return self._decode_linked(potentials, offsets)
 
-    def _decode_linked(self, potentials: ChainPotentials, offsets: np.ndarray) -> np.ndarray:
+    def _decode_linked(self, potentials: CheckedPotentials, offsets: np.ndarray) -> np.ndarray:
         """Return the best labels of sequences, concatenated, whose labels have transitions."""
         structure = PackedStructure(jit.CHAIN, {"decode"}, self.arrays())
         labels = np.empty(len(potentials.unary), np.int64)
