@@ -308,7 +308,7 @@ class InnerLowering(NativeLowering):
             (state.library,),
         )
         state.targetctx.insert_user_function(entry_point, described, [state.library])
-        state.reload_init.extend(state.library._reload_init)
+        state.reload_init.extend(getattr(state.library, "_reload_init", ()))  # since Numba 0.61
         state.cr = lowered._replace(cfunc=entry_point)
         return True
 

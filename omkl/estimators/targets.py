@@ -328,7 +328,7 @@ def _check_objects(y: np.ndarray) -> None:
 def has_columns(y: ArrayLike | sparse.sparray) -> bool:
     """Check whether targets have several columns."""
     try:
-        shape = y.shape if sparse.issparse(y) else np.shape(y)
+        shape = y.shape if sparse.issparse(y) else np.asarray(y).shape
     except ValueError:
         return False
     return len(shape) == 2 and shape[1] > 1

@@ -385,10 +385,11 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         As for :class:`OnlineMKLClassifier`.
     C : float or "auto"
         As for :class:`~omkl.SequenceLabeler`, with another default.
-    regularizer, weighting, epochs, method, learning_rate, average, radius, early_stopping, \
-budget, callbacks, verbose, random_state
+    regularizer, weighting, epochs, method, learning_rate, average, radius, early_stopping, budget
         As for :class:`~omkl.SequenceLabeler`; examples take the place of sequences. Early stopping
         uses R^2.
+    callbacks, verbose, random_state
+        As for :class:`~omkl.SequenceLabeler`.
     fit_intercept : bool
         Whether to learn a constant, which is not regularized; without it, ``level_`` is 0.
     n_jobs

@@ -163,10 +163,10 @@ def trained_here(model, X, y, weights):
     shards = [codec.encode_known(data) for data in data_of_parts]
     model_.start(in_shards=True)
     model_.set_objective(None, sum(part.total_weight for part in shards))
-    source = ArraySource(
-        Sharded(shards, list(map(len, shards))), np.random.default_rng(0) if model.shuffle else None
-    )
-    TrainingLoop(model_.trainer, source, make_pass=ParameterMixing(len(shards))).run(model.epochs)
+    passes = Passes.of("epochs", model.epochs)
+    rng = np.random.default_rng(0) if passes.shuffle else None
+    source = ArraySource(Sharded(shards, list(map(len, shards))), rng)
+    TrainingLoop(model_.trainer, source, make_pass=ParameterMixing(len(shards))).run(passes.epochs)
     model._adopt(model_)
     return model
 

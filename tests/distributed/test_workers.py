@@ -52,7 +52,8 @@ def test_a_labeler_trained_by_two_workers_is_the_serial_one(client, kernels, ear
     data = handwritten_dates()
     X = data.train_images[:30]
     y = data.train_digits[:30]
-    settings = {"epochs": 2, "early_stopping": EarlyStopping(patience=1), "random_state": 0}
+    stopping = EarlyStopping(patience=1) if early_stopping else False
+    settings = {"epochs": 2, "early_stopping": stopping, "random_state": 0}
     here = SequenceLabeler(kernels, **settings).fit(X, y, shards=3)
     there = SequenceLabeler(kernels, **settings).fit(X, y, client=client, shards=3)
     assert_same_state(there, here)

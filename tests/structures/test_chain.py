@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp, softmax
 
-from omkl import SequenceLabeler
+from omkl import SequenceLabeler, Transitions
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
 from omkl.structures import (
@@ -329,7 +329,11 @@ def test_trigrams_learn_what_pairs_do_not_tell(loss, transitions, rng, reloaded)
         "C": 10.0,
     }
     first = SequenceLabeler(**settings).fit(X[:40], y[:40])
-    second = SequenceLabeler(order=2, **settings).fit(X[:40], y[:40])
+    second = (
+        SequenceLabeler(**settings)
+        .set_params(transitions=Transitions(transitions, order=2))
+        .fit(X[:40], y[:40])
+    )
     assert second.score(X[40:], y[40:]) == 1.0 > first.score(X[40:], y[40:])
     assert second.trigrams_.shape == (2, 2, 2)
     assert not first.trigrams_.any()
