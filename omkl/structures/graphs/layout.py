@@ -135,8 +135,8 @@ class GraphLayout:
         n_edges = len(self.edges)
         costs = np.empty(n_edges)
         costs[order] = np.arange(1.0, n_edges + 1.0)
-        ends = (self.edges[:, 0], self.edges[:, 1])
-        graph = csr_array((costs, ends), shape=(self.n_nodes, self.n_nodes))
+        first, second = self.edges.T.astype(np.int32)  # older versions of SciPy read no others
+        graph = csr_array((costs, (first, second)), shape=(self.n_nodes, self.n_nodes))
         ranks = csgraph.minimum_spanning_tree(graph).data.astype(np.int64)
         chosen = np.zeros(n_edges, np.bool_)
         chosen[order[ranks - 1]] = True
