@@ -119,14 +119,7 @@ def _cached(function: Callable, counting: bool) -> Loop:
 
 def _dispatcher(function: Callable, counting: bool, form: str, **options: bool) -> Dispatcher:
     """Return a compiled function with machine code, cached under the name of its form."""
-    compile_it = numba.njit(
-        cache=True,
-        nogil=True,
-        no_cfunc_wrapper=True,
-        _nrt=counting,
-        pipeline_class=Compiler,
-        **options,
-    )
+    compile_it = _njit(counting, Compiler, cache=True, **options)
     dispatcher = compile_it(_with_cache_key(function, form))
     dispatcher._cache._cache_file.__class__ = _CacheFile
     return dispatcher
@@ -180,14 +173,15 @@ def borrowing(function: Callable) -> Any:
 
 def _inner(function: Callable, counting: bool) -> Dispatcher:
     """Return a function for compiled callers."""
-    compile_it = numba.njit(
-        nogil=True,
-        _nrt=counting,
-        no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-        pipeline_class=InnerCompiler,
-    )
+    compile_it = _njit(counting, InnerCompiler, no_cpython_wrapper=True)
     return compile_it(function)
+
+
+def _njit(counting: bool, pipeline: type[CompilerBase], **options: bool) -> Callable:
+    """Return Numba's decorator, with what all forms of functions have in common."""
+    return numba.njit(
+        nogil=True, no_cfunc_wrapper=True, _nrt=counting, pipeline_class=pipeline, **options
+    )
 
 
 def _with_cache_key(function: Callable, form: str) -> Callable:

@@ -20,6 +20,7 @@ PHRASES = {
     r": a classifier needs two, or classes=\.": ": a classifier needs two.",
     r"single_root=True allows one:": "without --multi-root one may have it:",
     r", or make an? \w+\.": ".",
+    r"(?:TreeForm|TreeSearch)\(([^)]*)\)": r"\1",
 }
 #: A parameter as messages write it: `name`, name=value, "name must be", or a name with "_".
 PARAMETER = re.compile(

@@ -112,7 +112,7 @@ class Stream:
         self._is_spent = False
         self.block_size = block_size
         self.once = once
-        self.feature_names = feature_names
+        self.feature_names = None if feature_names is None else list(feature_names)
         self._skipped = skipped or Skipped()
 
     def blocks(self, epoch: int = 0) -> Iterator[Block]:

@@ -436,7 +436,7 @@ def groups_of(model: BaseEstimator) -> ColumnNames:
         return read_groups(model.groups, columns)
     n_present = len(columns) - n_absent
     present = read_groups(model.groups, columns[:n_present])
-    names = present.names and [*present.names, MISSING]
+    names = None if present.names is None else [*present.names, MISSING]
     if isinstance(present.groups, list):
         absent = list(range(n_present, len(columns)))
         return ColumnNames([*present.groups, absent], names)

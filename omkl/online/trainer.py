@@ -436,7 +436,7 @@ class OnlineTrainer:
     def divergence(self, loss: float) -> DivergenceError:
         """Make the error for a loss that is not finite."""
         message = f"Training diverged in round {self.round}, where the loss is {loss}"
-        return DivergenceError(f"{message}: choose a smaller eta0, or a radius.")
+        return DivergenceError(f"{message}: choose a smaller learning_rate, or a radius.")
 
     @property
     def loss_function(self) -> LossFunction:

@@ -399,7 +399,7 @@ def _record_of(trainer: OnlineTrainer, progress: rounds.TrainingProgress) -> rou
     if not math.isfinite(state.square_norms.sum() + state.averages.sum()):
         raise DivergenceError(
             f"Parameters are not finite after round {trainer.round}: training diverged. "
-            "Choose a smaller eta0, or a radius."
+            "Choose a smaller learning_rate, or a radius."
         )
     mean_loss = progress.loss / progress.weight
     record = trainer.record(progress.epoch, progress.examples, mean_loss, progress.elapsed())

@@ -72,7 +72,8 @@ def read_trees(
         are_usable = are_usable & (weights > 0)
     if not are_usable.any():
         raise InputError(
-            "There must be a sentence of positive weight; with projective=True, a projective one."
+            "There must be a sentence of positive weight; with TreeForm(projective=True), "
+            "a projective one."
         )
     if not are_usable.all():
         treebank = treebank[are_usable]
@@ -165,7 +166,7 @@ class TreebankCodec(TreeCodec):
         is_second_order = bool(of_parts) and self._parameters.search.order == 2
         if of_parts and not is_second_order and self._parameters.templates != "auto":
             warn_caller(
-                f"order=1 leaves out {len(of_parts)} templates of g or s.",
+                f"TreeSearch(order=1) leaves out {len(of_parts)} templates of g or s.",
                 DataWarning,
             )
         fields = list(templates.fields)
@@ -195,7 +196,8 @@ class TreebankCodec(TreeCodec):
         parameters = self._parameters
         if resolve(StructuredLoss, parameters.loss, "loss").is_likelihood:
             raise InputError(
-                f"loss={parameters.loss!r} sums over all trees, which order=2 cannot: set order=1."
+                f"loss={parameters.loss!r} sums over all trees, which parts cannot: "
+                "set TreeSearch(order=1)."
             )
         changes = {
             "templates": of_arcs,

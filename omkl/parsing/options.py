@@ -38,7 +38,7 @@ class TreeForm(Options):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TreeSearch(Options):
-    """What a parser scores, and which tree it predicts.
+    """Arcs and parts that a parser scores, and the tree that it predicts.
 
     Parameters
     ----------

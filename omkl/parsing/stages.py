@@ -285,8 +285,8 @@ class CoarseToFine(SingleStage):
     """
 
     #: Parameter of the parser for this stage, and its setting for none.
-    parameter = "likely="
-    setting_for_none = "likely=None"
+    parameter = "TreeSearch(likely=...)"
+    setting_for_none = "TreeSearch(likely=None)"
     #: Maximum number of candidates of a word.
     most: int | None = None
 
@@ -348,8 +348,8 @@ class CoarseToFine(SingleStage):
 class SecondOrder(CoarseToFine):
     """A first parser of arcs, and a model of parts that adds to its potentials."""
 
-    parameter = "order=2"
-    setting_for_none = "order=1"
+    parameter = "TreeSearch(order=2)"
+    setting_for_none = "TreeSearch(order=1)"
     corrects = True
     most = 8
     memory = FOR_PARTS

@@ -525,8 +525,8 @@ def _listed_transitions(
             unknown = [label]
         if unknown:
             raise InputError(
-                f"allowed_transitions names {unknown[0]!r}, which is not one of the {len(labels)} "
-                f"labels, such as {', '.join(map(repr, labels[:3]))}."
+                f"The allowed transitions name {unknown[0]!r}, which is not one of the "
+                f"{len(labels)} labels, such as {', '.join(map(repr, labels[:3]))}."
             )
         row = followers_allowed[label]
         row[:] = False

@@ -298,7 +298,10 @@ def test_two_groups_of_one_name_and_a_state_that_does_not_fit_are_refused(data):
 def test_divergence_is_reported_with_the_round(data):
     data.tokens.features.values[:] *= 1e200
     trainer = data.trainer(None, schedule=Constant(1e200))
-    with pytest.raises(DivergenceError, match=r"round 2.*smaller eta0"), np.errstate(all="ignore"):
+    with (
+        pytest.raises(DivergenceError, match=r"round 2.*smaller learning_rate"),
+        np.errstate(all="ignore"),
+    ):
         fit(trainer, data.examples)
 
 

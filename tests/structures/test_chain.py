@@ -644,8 +644,8 @@ def test_a_dict_says_what_may_follow_and_begin():
     [
         ("BIS", "Unknown transitions 'BIS'"),
         ("BIO", "label 'a' is not in BIO"),
-        ({"x": ["a"]}, "names 'x'"),
-        ({"a": ["x"]}, "names 'x'"),
+        ({"x": ["a"]}, "name 'x'"),
+        ({"a": ["x"]}, "name 'x'"),
         (np.eye(2), r"\(3, 3\) matrix"),
         (2 * np.eye(3), "True and False"),
         ([[1], [2, 3]], "must be"),
