@@ -18,15 +18,7 @@ Manifest: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
 #: The package and its subpackages whose public components a file can refer to. Components of users
 #: are found in the subclasses of Component. Nothing else is loaded by name.
-PLACES = (
-    "omkl",
-    "batchgroups",
-    "kernels",
-    "losses",
-    "online",
-    "regularizers",
-    "structures",
-)
+PLACES = ("omkl", "batch", "kernels", "losses", "online", "regularizers", "structures")
 
 
 class Packer:

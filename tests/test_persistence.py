@@ -20,12 +20,13 @@ from sklearn.model_selection import StratifiedKFold
 
 import omkl
 from omkl._files import read_archive, write_archive
+from omkl.batch import DAL
 from omkl.data import Sentence, Treebank, synthetic_treebank
 from omkl.exceptions import InputError, ModelFileError
 from omkl.features.vocabulary import Vocabulary
 from omkl.kernels import Average, Custom, Gaussian, Kernel
 from omkl.online import PolynomialAverage
-from omkl.persistence import Packer, Unpacker, restored, rounded
+from omkl.persistence import Packer, Unpacker, component_of, restored, rounded
 from omkl.regularizers import L21, Ridge, TreeGroups
 
 
@@ -284,6 +285,14 @@ def test_the_users_own_parts_must_be_given_again(rng, tmp_path):
         saved.decision_function(X)[0],
         loaded.decision_function(X)[0],
     )
+
+
+@pytest.mark.parametrize("component", [omkl.Budget(50), DAL(), Gaussian(), Ridge()])
+def test_parts_are_found_where_they_are_public(component):
+    """A new process, which has imported nothing else, finds a class by its place alone."""
+    packed = Packer().pack(component, "the part")
+    place, _, name = packed["part"].partition(".")
+    assert component_of(place, name) is type(component)
 
 
 def test_a_failed_save_leaves_the_previous_file(rng, tmp_path):
