@@ -89,7 +89,7 @@ class Labels:
     def encode(self, labels: Iterable) -> np.ndarray:
         """Return the codes of labels as an int array."""
         try:
-            return np.array(list(map(self._index.__getitem__, labels)), dtype=np.int64)
+            return np.fromiter(map(self._index.__getitem__, labels), np.int64)
         except TypeError:
             raise InputError(UNHASHABLE) from None
         except KeyError as unknown:

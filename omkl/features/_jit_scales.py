@@ -2,7 +2,38 @@
 
 import numpy as np
 
-from omkl._compilation import compiled
+from omkl._compilation import borrowing, compiled
+
+
+@borrowing
+def learn_row(row, row_weight, weights, means, squares):
+    """Add the entries of a row (d,) to the scales, by Welford's recursion.
+
+    No entry depends on a branch, so that several are computed at once.
+    """
+    for j in range(len(row)):
+        weight = 0.0 if np.isnan(row[j]) else row_weight
+        distance = 0.0 if np.isnan(row[j]) else row[j] - means[j]
+        total = weights[j] + weight
+        share = np.divide(weight, max(total, row_weight))  # a total of 0 is that of no entry
+        mean = means[j] + distance * share
+        left = 0.0 if np.isnan(row[j]) else row[j] - mean
+        weights[j] = total
+        means[j] = mean
+        squares[j] += weight * distance * left
+
+
+@borrowing
+def standardize_row(row, weights, means, squares, rounding, standardized):
+    """Write the standardized entries of a row (d,), and the mean to its missing entries."""
+    for j in range(len(row)):
+        mean = means[j]
+        entry = mean if np.isnan(row[j]) else row[j]
+        variance = np.divide(squares[j], weights[j]) if weights[j] > 0.0 else 0.0
+        deviation = np.sqrt(variance)
+        scale = 1.0 if deviation <= rounding * abs(mean) else deviation
+        standardized[j] = np.divide(entry - mean, scale)
+        row[j] = entry
 
 
 @compiled
@@ -22,20 +53,7 @@ def follow_rows(X, row_weights, weights, means, squares, rounding, standardized)
         Set to the standardized rows, 0 where an entry is missing.
     """
     for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            x = X[i, j]
-            if np.isnan(x):
-                X[i, j] = means[j]
-                standardized[i, j] = 0.0
-                continue
-            if row_weights[i] > 0.0:
-                weights[j] += row_weights[i]
-                distance = x - means[j]
-                means[j] += distance * (row_weights[i] / weights[j])
-                squares[j] += row_weights[i] * distance * (x - means[j])
-            deviation = 0.0
-            if weights[j] > 0.0:
-                deviation = np.sqrt(squares[j] / weights[j])
-            if deviation <= rounding * abs(means[j]):
-                deviation = 1.0
-            standardized[i, j] = (x - means[j]) / deviation
+        row = X[i]
+        if row_weights[i] > 0.0:
+            learn_row(row, row_weights[i], weights, means, squares)
+        standardize_row(row, weights, means, squares, rounding, standardized[i])

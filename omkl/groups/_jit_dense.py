@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, CUBE, Layout, flat
 from omkl.groups._jit_group_state import bank_groups_at
 
@@ -25,7 +25,7 @@ DENSE = Layout(Dense, table=CUBE, sums=CUBE, groups=ADDRESS)
 dense_at = DENSE.at
 
 
-@inner
+@borrowing
 def inner_product(table, gradient):
     """Return the inner product of a table with a gradient; later matrices share the last one."""
     product = 0.0
@@ -37,7 +37,7 @@ def inner_product(table, gradient):
     return product
 
 
-@inner
+@borrowing
 def take_step(gradient, table, sums, groups):
     """``v -= rate g``, with norms and averages of the group.
 
@@ -82,7 +82,7 @@ def fold(bank, group, factor):
         weights[i] *= factor
 
 
-@inner
+@borrowing
 def average_at(dense, i, j, factor, total):
     """Return an averaged weight of the first matrix; ``factor`` times the current one without.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from omkl._compilation import borrowing, compiled, inner
+from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, INDICES, INTEGERS, MATRIX, VECTOR, Layout
 from omkl.groups._jit_group_state import bank_groups_at
 
@@ -76,18 +76,43 @@ def point_to(block, starts, ids, values):
 
 
 @borrowing
+def features_of(features, token):
+    """Return the ids and the values of a token's features."""
+    start = features.starts[token]
+    end = features.starts[token + 1]
+    return features.ids[start:end], features.values[start:end]
+
+
+@borrowing
+def index(number):
+    """Return an id or a group as an index, which is not checked for negative numbers."""
+    return np.uint64(number)
+
+
+@borrowing
 def add_weighted(weights, features, at, unary):
     """``unary[i, :] += sum_f x_if s_group(f) v[f, :]`` (n, K) for the tokens from ``at`` on."""
     scales = bank_groups_at(weights.groups).scales
     table = weights.table
+    group_of = weights.group_of
     for i in range(unary.shape[0]):
-        for q in range(features.starts[at + i], features.starts[at + i + 1]):
-            feature = features.ids[q]
-            scale = scales[weights.group_of[feature]]
+        ids, values = features_of(features, at + i)
+        potentials = unary[i]
+        if len(potentials) == 1:
+            total = potentials[0]
+            for q in range(len(ids)):
+                feature = index(ids[q])
+                scale = scales[index(group_of[feature])]
+                total += scale * values[q] * table[feature, 0]
+            potentials[0] = total
+            continue
+        for q in range(len(ids)):
+            feature = index(ids[q])
+            scale = scales[index(group_of[feature])]
             if scale != 0.0:
-                amount = scale * features.values[q]
-                for j in range(unary.shape[1]):
-                    unary[i, j] += amount * table[feature, j]
+                amount = scale * values[q]
+                for j in range(len(potentials)):
+                    potentials[j] += amount * table[feature, j]
 
 
 @borrowing
@@ -142,69 +167,79 @@ def add_products(weights, features, at, gradient, moving, groups):
     ``moving`` is written by :func:`list_moving`. Features of a group are added up before they are
     written to the array, since writes to the same entry wait for each other.
     """
-    starts, ids, values = features
     table = weights.table
     group_of = weights.group_of
     for i in range(gradient.shape[0]):
         count = moving[i, gradient.shape[1]]
         if count == 0:
             continue
+        ids, values = features_of(features, at + i)
+        first = index(moving[i, 0])
         product = 0.0
-        end = starts[at + i + 1]
-        for q in range(starts[at + i], end):
-            total = 0.0
-            group = group_of[ids[q]]
-            for m in range(count):
-                total += table[ids[q], moving[i, m]] * gradient[i, moving[i, m]]
+        for q in range(len(ids)):
+            feature = index(ids[q])
+            group = index(group_of[feature])
+            total = table[feature, first] * gradient[i, first]
+            for m in range(1, count):
+                j = index(moving[i, m])
+                total += table[feature, j] * gradient[i, j]
             product += values[q] * total
-            if q + 1 == end or group_of[ids[q + 1]] != group:
+            if q + 1 == len(ids) or index(group_of[index(ids[q + 1])]) != group:
                 groups.square_gradients[group] += 2.0 * groups.rates[group] * product
                 product = 0.0
 
 
 @borrowing
+def move_weight(weights, feature, label, change, average):
+    """Add to a weight, and to its share of the average; return the change of its square."""
+    table = weights.table
+    weight = table[feature, label]
+    table[feature, label] = weight + change
+    if weights.sums.shape[0] > 0:
+        weights.sums[feature, label] -= average * change
+    return change * (2.0 * weight + change)
+
+
+@borrowing
 def move_rows(weights, features, at, gradient, moving, groups):
     """Step along the gradient of each token, see :func:`add_products`; update norms, averages."""
-    table = weights.table
-    averaging = weights.sums.shape[0] > 0
+    group_of = weights.group_of
     for i in range(gradient.shape[0]):
         count = moving[i, gradient.shape[1]]
         if count == 0:
             continue
+        ids, values = features_of(features, at + i)
+        first = index(moving[i, 0])
         moved = 0.0
-        end = features.starts[at + i + 1]
-        for q in range(features.starts[at + i], end):
-            feature = features.ids[q]
-            group = weights.group_of[feature]
+        for q in range(len(ids)):
+            feature = index(ids[q])
+            group = index(group_of[feature])
             if weights.links[feature] == UNTOUCHED:
                 weights.links[feature] = weights.heads[group]
                 weights.heads[group] = feature
-            amount = groups.rates[group] * features.values[q]
+            amount = groups.rates[group] * values[q]
             average = groups.averages[group]
-            for m in range(count):
-                j = moving[i, m]
-                change = -amount * gradient[i, j]
-                moved += change * (2.0 * table[feature, j] + change)
-                table[feature, j] += change
-                if averaging:
-                    weights.sums[feature, j] -= average * change
-            if q + 1 == end or weights.group_of[features.ids[q + 1]] != group:
+            moved += move_weight(weights, feature, first, -amount * gradient[i, first], average)
+            for m in range(1, count):
+                j = index(moving[i, m])
+                moved += move_weight(weights, feature, j, -amount * gradient[i, j], average)
+            if q + 1 == len(ids) or index(group_of[index(ids[q + 1])]) != group:
                 groups.square_norms[group] += moved
                 groups.square_gradients[group] += moved
                 moved = 0.0
 
 
-@inner
-def take_step(weights, features, at, gradient):
+@borrowing
+def take_step(weights, features, at, gradient, moving):
     """``v[f, :] -= rate_group(f) x_if D[i, :]``; update norms and averages.
 
-    Only labels with a gradient change. The norm of the gradient follows from ``||v - r g||^2 =
-    ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid even if tokens share features.
+    Only labels with a gradient change; they are written to ``moving`` (n, K + 1). The norm of the
+    gradient follows from ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``, which is valid
+    even if tokens share features.
     """
     groups = bank_groups_at(weights.groups)
     for k in range(groups.rates.shape[0]):
         groups.square_gradients[k] = 0.0
-    moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
     list_moving(gradient, moving)
     add_products(weights, features, at, gradient, moving, groups)
     move_rows(weights, features, at, gradient, moving, groups)
@@ -292,7 +327,8 @@ def average(bank, x, at, factors, total, unary, pairwise):
 def step(bank, x, at, gradient, pair_gradient, postponed):
     """See :func:`take_step`; no step is postponed."""
     if not postponed:
-        take_step(weights_at(bank), features_at(x), at, gradient)
+        moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
+        take_step(weights_at(bank), features_at(x), at, gradient, moving)
 
 
 @compiled(counting=False)
@@ -326,7 +362,8 @@ def average_32(bank, x, at, factors, total, unary, pairwise):
 def step_32(bank, x, at, gradient, pair_gradient, postponed):
     """See :func:`take_step`; no step is postponed."""
     if not postponed:
-        take_step(weights_32_at(bank), features_at(x), at, gradient)
+        moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
+        take_step(weights_32_at(bank), features_at(x), at, gradient, moving)
 
 
 @compiled(counting=False)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled
 from omkl._pointers import FLAGS, Layout
 
 #: Logarithm of the smallest ratio of two weights; a weight that underflows to 0 could not grow
@@ -112,7 +112,7 @@ def measure(address):
         groups.before[k] = groups.bases[k] * np.sqrt(groups.square_norms[k])
 
 
-@inner
+@borrowing
 def note_events(groups, k):
     """Set whether group k is empty, and has just left or reached zero; return if it has events."""
     groups.activated[k] = False

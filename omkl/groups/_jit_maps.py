@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from omkl._compilation import borrowing, compiled, inner
+from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, INTEGERS, MATRIX, Layout
 from omkl.groups._jit_group_state import bank_groups_at
 
@@ -97,7 +97,7 @@ def slopes(bank, x, at, gradient, pair_gradient, slopes, totals):
                 totals[k, j] += potential
 
 
-@inner
+@borrowing
 def sum_gradient(features, at, gradient, j, direction):
     """Set ``direction = sum_i D_ij z_i``, (D,), for a label; return whether it has a gradient."""
     moves = False
@@ -116,7 +116,7 @@ def sum_gradient(features, at, gradient, j, direction):
     return moves
 
 
-@inner
+@borrowing
 def step_label(maps, groups, k, j, direction):
     """``v_kj -= rate_k g_kj`` for one label, given ``g_kj``; update norms and averages.
 

@@ -69,16 +69,16 @@ def features_of(blocks: list[np.ndarray | sparse.sparray]) -> Features:
         )
     matrix = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     n_tokens, width = matrix.shape
-    is_nonzero = matrix != 0.0
     if n_tokens == 1:  # the same in fewer calls
-        ids = is_nonzero[0].nonzero()[0]
+        ids = matrix[0].nonzero()[0]
         starts = np.array([0, len(ids)])
         values = matrix[0][ids]
-    elif is_nonzero.all():  # the same in less time and memory
+    elif np.count_nonzero(matrix) == matrix.size:  # the same in less time and memory
         starts = width * np.arange(n_tokens + 1)
         ids = np.tile(np.arange(width, dtype=np.int32), n_tokens)
         values = matrix.ravel()
     else:
+        is_nonzero = matrix != 0.0
         starts = np.concatenate([[0], np.cumsum(np.count_nonzero(is_nonzero, axis=1))])
         ids = np.flatnonzero(is_nonzero) % width
         values = matrix[is_nonzero]

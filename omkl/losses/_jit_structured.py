@@ -106,17 +106,24 @@ def perceptron(structure, unary, pairwise, gold, parameters, gradient, pair_grad
     return max(gap, 0.0)
 
 
-@compiled
+@inner
+def subtract_agreeing(structure, unary, pairwise, gold, gradient, pair_gradient):
+    """Subtract the marginals of what agrees with the known labels; return its log partition."""
+    expected = np.empty(gradient.shape)
+    expected_pairs = np.empty(pair_gradient.shape)
+    allowed = agreeing(unary, gold)
+    log_partition = marginals(structure, allowed, pairwise, expected, expected_pairs)
+    subtract(gradient, expected)
+    subtract(pair_gradient, expected_pairs)
+    return log_partition
+
+
+@compiled(counting=False)
 def crf(structure, unary, pairwise, gold, parameters, gradient, pair_gradient):
     """Negative log-likelihood of the gold labels, or of all that agree with the known ones."""
     log_partition = marginals(structure, unary, pairwise, gradient, pair_gradient)
     if is_partial(gold):
-        expected = np.empty(gradient.shape)
-        expected_pairs = np.empty(pair_gradient.shape)
-        allowed = agreeing(unary, gold)
-        gold_score = marginals(structure, allowed, pairwise, expected, expected_pairs)
-        subtract(gradient, expected)
-        subtract(pair_gradient, expected_pairs)
+        gold_score = subtract_agreeing(structure, unary, pairwise, gold, gradient, pair_gradient)
     else:
         gold_score = score(structure, unary, pairwise, gold)
         indicate(structure, gradient, pair_gradient, gold, -1.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled
 
 #: Positions in the numbers of a schedule: its parameter; sum and maximum of the squared norms of
 #: gradients; sum of losses; distance of the model from the origin. The driver reads the sums.
@@ -29,13 +29,13 @@ def ignore_distance(numbers, distance, step):
     """Do nothing, since rates do not depend on the distance."""
 
 
-@inner
+@borrowing
 def squares_before(numbers, weight):
     """Return the sum of squares to use for the rate of an example of this weight."""
     return max(numbers[SQUARES], numbers[LARGEST] * weight**2)
 
 
-@inner
+@borrowing
 def add_square(numbers, square_gradient, weight):
     """Add the squared norm of a weighted gradient; return whether it is the first nonzero one."""
     is_first = numbers[SQUARES] == 0.0 and square_gradient > 0.0

@@ -147,14 +147,13 @@ class RecentAverage(Average):
 
     def weight(self, t: int) -> float:
         start = max((t - 1) // self.period * self.period, 1)
-        return (t / start) ** 2 * math.exp(2.0 / REACH * (math.sqrt(t) - math.sqrt(start)))
+        ratio = t / start
+        return ratio * ratio * float(np.exp(2.0 / REACH * (math.sqrt(t) - math.sqrt(start))))
 
     def weights(self, rounds: np.ndarray) -> np.ndarray:
         starts = np.maximum((rounds - 1) // self.period * self.period, 1)
         exponents = 2.0 / REACH * (np.sqrt(rounds) - np.sqrt(starts))
-        # powers and exponentials of Python, since NumPy's are rounded otherwise
-        squares = [ratio**2 for ratio in (rounds / starts).tolist()]
-        return np.array(squares) * list(map(math.exp, exponents.tolist()))
+        return np.square(rounds / starts) * np.exp(exponents)
 
 
 class Predictor:

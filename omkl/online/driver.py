@@ -93,6 +93,8 @@ def _rounds_at_once(trainer: OnlineTrainer, sequences: Sequences) -> int:
     """Return how many of some examples the banks take in one call, at least one."""
     n_rounds = len(sequences.chosen)
     for bank in compiled_banks(trainer):
+        if sequences.tokens_for(bank).n_tokens <= bank.rows_at_once:
+            continue  # there is room for all
         ends = np.cumsum(sequences.lengths_for(bank))
         most = int(np.searchsorted(ends, bank.rows_at_once, side="right"))
         n_rounds = max(1, min(n_rounds, most))

@@ -194,11 +194,20 @@ class LinearDecay(Schedule):
     def __call__(self, t: int) -> float:
         return self.eta0 * self.share_left(t)
 
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return self.eta0 * self.shares_left(rounds)
+
     def share_left(self, t: int) -> float:
         """Return the fraction of rounds from t on; constant after the last round."""
         if not self._horizon:
             return 1.0
         return max(1.0 - (t - 1) / self._horizon, 1.0 / self._horizon)
+
+    def shares_left(self, rounds: np.ndarray) -> np.ndarray:
+        """Return the :meth:`share_left` of each round."""
+        if not self._horizon:
+            return np.ones(len(rounds))
+        return np.maximum(1.0 - (rounds - 1) / self._horizon, 1.0 / self._horizon)
 
     def plan(self, rounds: float) -> None:
         self._horizon = float(rounds)
@@ -233,6 +242,9 @@ class AdaptiveSchedule(Schedule):
 
     def factor(self, t: int) -> float:
         return 1.0  # does not depend on gradients
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return np.ones(len(rounds))
 
     def observe(self, loss: float, square_gradient: float, weight: float, rate: float) -> float:
         return self.functions.observe(self.numbers, loss, square_gradient, weight, rate)
@@ -296,6 +308,9 @@ class MeanPolyak(AdaptiveSchedule, LinearDecay):
 
     def factor(self, t: int) -> float:
         return self.share_left(t)
+
+    def factors(self, rounds: np.ndarray) -> np.ndarray:
+        return self.shares_left(rounds)
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], weights: np.ndarray) -> None:
         # sums of numerator and denominator over the rounds of all shards

@@ -6,7 +6,7 @@ Those of training, ``prox_*``, replace norms (p,), all at least 0, as
 
 import numpy as np
 
-from omkl._compilation import borrowing, compiled, inner
+from omkl._compilation import borrowing, compiled
 
 
 @compiled(counting=False)
@@ -116,7 +116,7 @@ def prox_lq(norms, step, parameters, memory):
         norms[k] = lq_root(norms[k], step, parameters[0])
 
 
-@inner
+@borrowing
 def elastic_net_root(excess, step, eta):
     """Return the root ``d`` of a cubic function in ``[0, 2]``, and the slope there.
 
@@ -178,7 +178,7 @@ def elastic_net_prox_weights(squares, step, eta):
     return weights
 
 
-@inner
+@borrowing
 def norm_of(x, members, first, last):
     """Return ``||x_g||`` of one group."""
     square = 0.0

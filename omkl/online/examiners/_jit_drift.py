@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omkl._compilation import compiled, inner
+from omkl._compilation import borrowing, compiled
 from omkl._pointers import Layout
 
 #: One of so many rounds is compared.
@@ -55,7 +55,7 @@ def is_due(part, round):
     return round % STRIDE == 0 or test.numbers[RISES] > SUSPICION
 
 
-@inner
+@borrowing
 def share_of(difference, size):
     """Return a difference as a share of the cut, in [-1, 1]."""
     if size > 0.0:
@@ -63,7 +63,7 @@ def share_of(difference, size):
     return 0.0
 
 
-@inner
+@borrowing
 def bet(numbers, first, share):
     """Bet on a positive share with the wealths from ``first`` on; return the mean wealth."""
     total = 0.0
@@ -74,7 +74,7 @@ def bet(numbers, first, share):
     return total / len(BETS)
 
 
-@inner
+@borrowing
 def start_bets(numbers, first):
     """Set the wealths from ``first`` on to 1."""
     for j in range(len(BETS)):
