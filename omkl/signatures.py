@@ -17,7 +17,6 @@ Arguments that many functions share:
     Place of the first token of the example in the input ``x``.
 """
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from numba import types
@@ -223,20 +222,18 @@ class ExaminerFunctions(NamedTuple):
 OPTIONAL = {"marginals_in_logs", "look", "compare"}
 
 
-def addresses_of(functions: Any, unused: Collection[str] = ()) -> dict[str, int]:
+def addresses_of(functions: Any) -> dict[str, int]:
     """Return the addresses of the compiled functions of a part, by their names.
 
     Parameters
     ----------
     functions : named tuple
         Such as :class:`BankFunctions`: each function has the signature of the same name.
-    unused : collection of str
-        Names of functions that are never called. They are not compiled.
 
     Returns
     -------
     dict of str to int
-        0 for functions that are unused, or None where that is allowed.
+        0 for functions that are None, where that is allowed.
 
     Raises
     ------
@@ -245,8 +242,7 @@ def addresses_of(functions: Any, unused: Collection[str] = ()) -> dict[str, int]
     """
     addresses = {}
     for name, function in functions._asdict().items():
-        is_absent = function is None and name in OPTIONAL
         addresses[name] = 0
-        if not is_absent and name not in unused:
+        if function is not None or name not in OPTIONAL:
             addresses[name] = globals()[name.upper()].address_of(function)
     return addresses

@@ -23,7 +23,6 @@ from omkl.groups import Bank
 from omkl.groups.base import CompiledBank
 from omkl.kernels import Kernel, PackedStack, Pair
 from omkl.losses import CRF, Logistic, PointwiseLoss, Squared, StructuredHinge, StructuredLoss
-from omkl.losses._jit_unnamed import UNNAMED
 from omkl.losses.evaluation import LossFunction
 from omkl.online import InverseSqrt, OnlineTrainer, UniformAverage
 from omkl.regularizers import L21, Regularizer, SquaredL21
@@ -33,9 +32,7 @@ from omkl.structures.base import (
     Potentials,
     arrays_of,
     inner_product,
-    layout_of,
     map_arrays,
-    pairs_of,
 )
 
 #: Width of differences.
@@ -465,7 +462,6 @@ def _check_compiled_labels(
     if not loss_of.is_compiled or not structure.is_compiled_for(potentials):
         return
     signatures.LOSS_OF_LABELS.address_of(loss_of.function)
-    _check_calls(loss_of, potentials, gold)
     value, gradient = loss_of(potentials, gold)
     expected, slopes = loss.value_and_gradient(structure, potentials, gold)
     loss_and_structure = f"{loss!r} and {type(structure).__name__}"
@@ -481,26 +477,6 @@ def _equal_arrays(
     """Raise an AssertionError unless all arrays of potentials agree."""
     for array, expected_array in zip(arrays_of(potentials), arrays_of(expected)):
         _equal(array, expected_array, promise, tol)
-
-
-def _check_calls(loss_of: LossFunction, potentials: Potentials, gold: Output) -> None:
-    """Check that ``calls`` of a loss names all functions of a structure that it calls.
-
-    In training, the others have no address. Here they refuse to be called.
-    """
-    refusing = {name: function for name, function in UNNAMED.items() if name not in loss_of.calls}
-    packed = loss_of.structure.packed(loss_of.calls, layout_of(potentials))
-    packed.replace(**refusing)
-    pairwise = pairs_of(potentials)
-    loss_of.function(
-        packed.address,
-        potentials.unary,
-        pairwise,
-        np.array(gold, dtype=np.int64, ndmin=1),
-        loss_of.parameters,
-        np.empty_like(potentials.unary),
-        np.empty_like(pairwise),
-    )
 
 
 def check_structure(

@@ -1,6 +1,5 @@
 """The loss of an example and its gradient, by compiled functions where there are any."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -72,22 +71,9 @@ class LossFunction:
         return self._address
 
     @property
-    def calls(self) -> tuple[str, ...]:
-        """Names of the functions of the structure that the compiled function calls."""
-        calls = getattr(self.loss, "calls", None)
-        if calls is None:
-            return signatures.StructureFunctions._fields
-        return calls
-
-    def packed_structures(self, also: Iterable[str] = ()) -> PackedStructures:
-        """Return those functions of the structure that the loss calls; hold it while in use.
-
-        Parameters
-        ----------
-        also : iterable of str
-            Further functions, such as "decode" and "cost".
-        """
-        return PackedStructures(self.structure, {*self.calls, *also})
+    def uses_marginals(self) -> bool:
+        """Whether the compiled function may call the marginals of the structure."""
+        return getattr(self.loss, "uses_marginals", False)
 
     def __call__(self, potentials: Potentials, gold: Output) -> ValueAndGradient:
         """Return the loss, and its gradient in the potentials, None if that is zero.
@@ -114,7 +100,7 @@ class LossFunction:
     def _of_labels(self, potentials: Potentials, gold: Output) -> ValueAndGradient:
         """Return value and gradient of a loss of labels; ``potentials.unary`` is (n, K)."""
         if self._packed_structures is None:
-            self._packed_structures = self.packed_structures()
+            self._packed_structures = PackedStructures(self.structure, self.uses_marginals)
         labels = np.array(gold, dtype=np.int64, ndmin=1)
         pairwise = pairs_of(potentials)
         gradient = np.empty_like(potentials.unary)

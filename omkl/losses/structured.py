@@ -37,11 +37,10 @@ class StructuredLoss(Component):
     or ``None`` if the gradient is zero, so that a trainer can skip the step.
     """
 
-    #: Functions of the structure that the compiled function calls, by the names of
-    #: :class:`~omkl.signatures.StructureFunctions`: no others are compiled. None for all.
-    calls: ClassVar[tuple[str, ...] | None] = None
     #: True if the loss depends on the cost of outputs.
     uses_cost: ClassVar[bool] = True
+    #: False if the compiled function calls no marginals: graphs then need not prepare them.
+    uses_marginals: ClassVar[bool] = True
     #: True if trained potentials are log-probabilities, so that marginals need no calibration.
     is_likelihood: ClassVar[bool] = False
     #: Weight of the losses for ``C="auto"``.
@@ -84,7 +83,7 @@ class StructuredHinge(StructuredLoss):
 
     aliases = {"hinge": {}}
     compiled = property(lambda self: (jit.hinge, np.array([self.cost_weight])))
-    calls = "decode", "score", "indicate", "cost"
+    uses_marginals = False
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -112,7 +111,6 @@ class CRF(StructuredLoss):
     uses_cost = False
     is_likelihood = True
     compiled = jit.crf, NO_PARAMETERS
-    calls: ClassVar[tuple[str, ...] | None] = ("marginals", "score", "indicate")
     default_c = 10.0  # at C = 1 labelers are 1 to 4 points less accurate
 
     def value_and_gradient(
@@ -148,7 +146,6 @@ class SoftmaxMargin(CRF):
     uses_cost = True
     is_likelihood = False
     compiled = property(lambda self: (jit.softmax_margin, np.array([self.cost_weight])))
-    calls = "marginals", "score", "indicate", "augment"
 
     def __init__(self, cost_weight: float = 1.0) -> None:
         check_number("cost_weight", cost_weight, least=0)
@@ -173,8 +170,8 @@ class Perceptron(StructuredLoss):
 
     aliases = {"perceptron": {}}
     compiled = jit.perceptron, NO_PARAMETERS
-    calls = "decode", "score", "indicate"
     uses_cost = False
+    uses_marginals = False
 
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output

@@ -564,25 +564,14 @@ def learn(model_address, rounds_address, scratch_address):
             return
 
 
-def addresses_of_phases(examines: bool, averages: bool, testing: bool) -> np.ndarray:
-    """Return the addresses of the phases of a round; those that never happen are not compiled.
-
-    Parameters
-    ----------
-    examines, averages : bool
-        Whether parts examine examples, and whether they look at the averaged model.
-    testing : bool
-        Whether outputs are predicted before they are learned.
-    """
+def addresses_of_phases() -> np.ndarray:
+    """Return the addresses of the phases of a round."""
     addresses = np.zeros(N_PHASES, dtype=np.int64)
+    addresses[EXAMINE] = _EXAMINE.address_of(examine)
+    addresses[AVERAGE] = _AVERAGE.address_of(add_averaged_potentials)
+    addresses[COMPARE] = _COMPARE.address_of(compare_with_examined)
+    addresses[COST] = _COST.address_of(cost_of)
     addresses[MEASURE] = _MEASURE.address_of(measure)
     addresses[RESCALE] = _RESCALE.address_of(rescale)
     addresses[EVENTS] = _EVENTS.address_of(apply_events)
-    if examines:
-        addresses[EXAMINE] = _EXAMINE.address_of(examine)
-        addresses[COMPARE] = _COMPARE.address_of(compare_with_examined)
-    if averages:
-        addresses[AVERAGE] = _AVERAGE.address_of(add_averaged_potentials)
-    if testing:
-        addresses[COST] = _COST.address_of(cost_of)
     return addresses

@@ -25,8 +25,6 @@ from omkl.structures.base import PackedStructures, pairs_of
 
 #: Most rounds of one call.
 AT_A_TIME = 1000
-#: Functions of the structure that predict, for costs before each round.
-PREDICTING = "decode", "cost"
 
 
 def uncompiled_part(trainer: OnlineTrainer) -> Any:
@@ -381,7 +379,9 @@ class PackedModel:
         self._trainer = trainer
         self.tests = testing
         self._examiners = [part for part in trainer.examiners.values() if part.takes_part]
-        self._packed_banks = [_packed_bank(bank, trainer) for bank in compiled_banks(trainer)]
+        self._packed_banks = [
+            _packed_bank(bank, trainer.n_penalized) for bank in compiled_banks(trainer)
+        ]
         self._packed_examiners = [_packed_examiner(part) for part in self._examiners]
         steps = itertools.chain.from_iterable(filter(None, trainer.compiled_steps))
         self._packed_steps = [_packed_step(step) for step in steps]
@@ -389,7 +389,10 @@ class PackedModel:
         if any(part.examines == "reference" for part in self._examiners):
             losses.append(reference_loss(trainer))
         self._packed_losses = [_packed_loss(loss) for loss in losses]
-        self.structures = _packed_structures(losses, testing)
+        self.structures: PackedStructures | None = None
+        if not trainer.loss_function.of_numbers:
+            with_marginals = any(loss.uses_marginals for loss in losses)
+            self.structures = PackedStructures(trainer.structure, with_marginals)
         self.n_pairs = 0 if self.structures is None else trainer.structure.n_pairs()
         #: Number of labels; 1 for a number.
         self._n_outputs = trainer.structure.zeros(1).unary.shape[1]
@@ -406,24 +409,19 @@ class PackedModel:
         schedule: Any = KNOWN_RATES
         if trainer.schedule.adaptive:
             schedule = trainer.schedule.compiled
-        unused = set() if self._examiners else {"part_scales"}
         return jit.MODEL.pack(
             jit.Model(
                 banks=_addresses_of(self._packed_banks),
                 steps=_addresses_of(self._packed_steps),
                 examiners=_addresses_of(self._packed_examiners),
-                phases=jit.addresses_of_phases(
-                    examines=bool(self._examiners),
-                    averages=any(part.examines == "average" for part in self._examiners),
-                    testing=self.tests,
-                ),
+                phases=jit.addresses_of_phases(),
                 examined=np.full(len(self._examiners), np.nan),
                 groups=trainer.group_state.address,
                 n_penalized=trainer.n_penalized,
                 loss=self._packed_losses[0].address,
                 reference_loss=self._packed_losses[-1].address,
                 method=0,
-                **signatures.addresses_of(trainer.method.functions, unused),
+                **signatures.addresses_of(trainer.method.functions),
                 forgets=int(trainer.method.forgets),
                 schedule=trainer.schedule.numbers,
                 **signatures.addresses_of(schedule),
@@ -525,16 +523,9 @@ def _addresses_of(packed: list[Packed]) -> np.ndarray:
     return np.array([part.address for part in packed], dtype=np.int64)
 
 
-def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
-    """Return the functions of a bank; those of groups that are never examined are not compiled."""
+def _packed_bank(bank: CompiledBank, n_penalized: int) -> Packed:
+    """Return the functions of a bank, and its place among the groups."""
     groups = bank.group_state.groups
-    is_penalized = groups.start < trainer.n_penalized
-    models = {part.examines for part in trainer.examiners.values() if part.takes_part}
-    unused = set()
-    if "average" not in models:
-        unused.add("average")
-    if not is_penalized or "reference" not in models:
-        unused.add("slopes")
     return jit.BANK.pack(
         jit.BankParts(
             arrays=0,
@@ -543,8 +534,8 @@ def _packed_bank(bank: CompiledBank, trainer: OnlineTrainer) -> Packed:
             of_edges=int(bank.kind_of_edges is not None),
             first=groups.start,
             end=groups.stop,
-            is_penalized=int(is_penalized),
-            **signatures.addresses_of(bank.compiled, unused),
+            is_penalized=int(groups.start < n_penalized),
+            **signatures.addresses_of(bank.compiled),
         )
     )
 
@@ -569,19 +560,3 @@ def _packed_examiner(part: TrainerPart) -> Packed:
 def _packed_loss(loss: LossFunction) -> Packed:
     """Return the function of a loss, and its parameters."""
     return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.of_numbers)))
-
-
-def _packed_structures(losses: list[LossFunction], testing: bool) -> PackedStructures | None:
-    """Return the functions of the structure that the losses call; None for numbers.
-
-    With ``testing``, they include those that predict.
-    """
-    first_loss, *other_losses = losses
-    if first_loss.of_numbers:
-        return None
-    also: set[str] = set()
-    if testing:
-        also.update(PREDICTING)
-    for loss in other_losses:
-        also.update(loss.calls)
-    return first_loss.packed_structures(also)

@@ -104,6 +104,14 @@ def augment(structure, unary, gold, cost_weight):
     call_augment(addresses.augment, (addresses.arrays, unary, gold, cost_weight))
 
 
+@compiled
+def refuse_marginals(structure, unary, pairwise, unary_marginals, pair_marginals):
+    """Raise an error, in the place of marginals that have not been prepared."""
+    if structure >= 0:  # as all addresses are; after a bare `raise` there is no type of the result
+        raise AssertionError("`uses_marginals` must be True, since the function calls marginals.")
+    return 0.0
+
+
 # ---- labels with or without pairs ----------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Structures: outputs of structured prediction, and how to decode, compare and sum over them."""
 
 from bisect import insort
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import count
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -23,6 +23,7 @@ from omkl.structures._jit_labels import (
     StructureAddresses,
     cost_of_labels,
     indicate_labels,
+    refuse_marginals,
     score_labels,
 )
 
@@ -76,19 +77,18 @@ class Structure(Component):
         """
         return self.compiled is not None
 
-    def packed(self, names: Collection[str], layout: Layout | None = None) -> "PackedStructure":
+    def packed(self, with_marginals: bool, layout: Layout | None = None) -> "PackedStructure":
         """Return compiled functions and their arrays, for compiled losses; hold it while in use.
 
         Parameters
         ----------
-        names : collection of str
-            The functions that are called, by the names of
-            :class:`~omkl.signatures.StructureFunctions`; no others are compiled.
+        with_marginals : bool
+            Whether marginals may be called. Else they raise an error.
         layout : Layout, optional
             Layout of the potentials of an example, such as the edges of a graph, if examples of
             this structure have layouts of their own.
         """
-        return PackedStructure(self.compiled, names, self.arrays())
+        return PackedStructure(self.compiled, with_marginals, self.arrays())
 
     def n_pairs(self, layout: Layout | None = None) -> int:
         """Return the number of tables of pairs of labels in the potentials of an example.
@@ -422,24 +422,17 @@ class PackedStructure:
     """
 
     def __init__(
-        self, functions: StructureFunctions | None, names: Collection[str], arrays: Packed | None
+        self, functions: StructureFunctions | None, with_marginals: bool, arrays: Packed | None
     ) -> None:
-        unused = set(StructureFunctions._fields).difference(names)
-        if "marginals" in names:
-            unused.discard("marginals_in_logs")
-        addresses = signatures.addresses_of(functions, unused)
+        addresses = signatures.addresses_of(functions)
+        if not with_marginals:
+            addresses["marginals"] = signatures.MARGINALS.address_of(refuse_marginals)
         self._arrays = arrays
         addresses["arrays"] = NO_ARRAYS
         if arrays is not None:
             addresses["arrays"] = arrays.address
         self._functions = STRUCTURE.pack(StructureAddresses(**addresses))
         self.address = self._functions.address
-
-    def replace(self, **functions: Callable) -> None:
-        """Put compiled functions in the place of others, by their names."""
-        for name, function in functions.items():
-            address = getattr(signatures, name.upper()).address_of(function)
-            self._functions.set(**{name: address})
 
 
 class PackedStructures:
@@ -448,13 +441,13 @@ class PackedStructures:
     Parameters
     ----------
     structure : Structure
-    names : collection of str
-        The functions that are called.
+    with_marginals : bool
+        Whether marginals may be called.
     """
 
-    def __init__(self, structure: Structure, names: Collection[str]) -> None:
+    def __init__(self, structure: Structure, with_marginals: bool) -> None:
         self._structure = structure
-        self._names = names
+        self._with_marginals = with_marginals
         self._by_layout: WeakKeyDictionary[object, PackedStructure] = WeakKeyDictionary()
 
     def address_for(self, layout: Layout | None = None) -> int:
@@ -464,7 +457,7 @@ class PackedStructures:
         """
         key = self if layout is None else layout
         if key not in self._by_layout:
-            self._by_layout[key] = self._structure.packed(self._names, layout)
+            self._by_layout[key] = self._structure.packed(self._with_marginals, layout)
         return self._by_layout[key].address
 
 

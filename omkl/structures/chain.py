@@ -229,7 +229,7 @@ class Chain(Labelling):
 
     def _decode_linked(self, potentials: CheckedPotentials, offsets: np.ndarray) -> np.ndarray:
         """Return the best labels of sequences, concatenated, whose labels have transitions."""
-        structure = PackedStructure(jit.CHAIN, {"decode"}, self.arrays())
+        structure = PackedStructure(jit.CHAIN, with_marginals=False, arrays=self.arrays())
         labels = np.empty(len(potentials.unary), np.int64)
         jit.viterbi_many(structure.address, *potentials, offsets, labels)
         return labels

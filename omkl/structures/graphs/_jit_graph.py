@@ -38,7 +38,7 @@ class GraphStructure(NamedTuple):
     graph: int
     #: Maximum number of sweeps.
     sweeps: int
-    #: Addresses of functions that take long to compile, 0 where they are not called:
+    #: Addresses of functions that take long to compile, which happens when they are called:
     #: ``best_labelling``, ``minimum_cut`` for two labels, and ``marginals``.
     search: int
     cut: int
@@ -189,7 +189,7 @@ def pass_messages(structure_address, unary, pairwise, labels):
     graph = graph_at(structure.graph)
     edges = graph.single_edges
     forest = graph.is_forest != 0
-    attractive = structure.cut != 0 and not forest and is_attractive(pairwise)
+    attractive = unary.shape[1] == 2 and not forest and is_attractive(pairwise)
     sweeps = structure.sweeps
     if attractive:
         sweeps = min(sweeps, SWEEPS_BEFORE_CUT)

@@ -1,6 +1,5 @@
 """Pairwise models on graphs: the best labelling with a certificate, and marginals."""
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -129,27 +128,22 @@ class PairwiseGraph(Labelling):
             return jit.GRAPHS
         return None
 
-    def packed(self, names: Collection[str], layout: GraphLayout | None = None) -> PackedStructure:
+    def packed(self, with_marginals: bool, layout: GraphLayout | None = None) -> PackedStructure:
         if layout is None or (self.shared and self.allowed is None and layout.is_chain):
-            return PackedStructure(CHAIN, names, self.arrays())
-        return PackedStructure(jit.GRAPHS, names, self._arrays_for(layout, names))
+            return PackedStructure(CHAIN, with_marginals, self.arrays())
+        arrays = self._arrays_for(layout, with_marginals)
+        return PackedStructure(jit.GRAPHS, with_marginals, arrays)
 
-    def _arrays_for(self, layout: GraphLayout, names: Collection[str]) -> Packed:
-        """Return the arrays for some compiled functions of a graph; hold both while in use."""
-        sums = "marginals" in names
-        addresses = dict.fromkeys(("search", "cut", "sum"), 0)  # 0: not used
-        if "decode" in names:
-            addresses["search"] = jit.SEARCH.address_of(best_labelling)
-            if self.n_labels == 2:
-                addresses["cut"] = jit.CUT.address_of(minimum_cut)
-        if sums:
-            addresses["sum"] = MARGINALS.address_of(marginals)
+    def _arrays_for(self, layout: GraphLayout, with_marginals: bool) -> Packed:
+        """Return the arrays for the compiled functions of a graph; hold both while in use."""
         arrays = jit.GraphStructure(
             costs=self.costs,
-            graph=layout.packed(with_forests=sums).address,
+            graph=layout.packed(with_forests=with_marginals).address,
             sweeps=self.sweeps,
             counts=self.counts,
-            **addresses,
+            search=jit.SEARCH.address_of(best_labelling),
+            cut=jit.CUT.address_of(minimum_cut),
+            sum=MARGINALS.address_of(marginals),
         )
         return jit.STRUCTURE_OF_GRAPH.pack(arrays)
 
@@ -181,7 +175,7 @@ class PairwiseGraph(Labelling):
         single = self._with_single_edges(potentials)
         layout = single.layout
         labels = np.empty(layout.n_nodes, np.int64)
-        arrays = self._arrays_for(layout, ["decode"])
+        arrays = self._arrays_for(layout, with_marginals=False)
         score, bound = jit.solve(arrays.address, single.unary, single.pairwise, labels)
         if score == -np.inf:
             state = NONE
@@ -258,7 +252,7 @@ class PairwiseGraph(Labelling):
             unary = np.where(possible, unary, -np.inf)
         of_nodes = np.empty(unary.shape)
         of_edges = np.empty(potentials.pairwise.shape)
-        arrays = self._arrays_for(layout, ["marginals"])
+        arrays = self._arrays_for(layout, with_marginals=True)
         log_partition = jit.marginals_of_graph(arrays.address, unary, pairwise, of_nodes, of_edges)
         if np.isnan(log_partition):
             raise InputError(NOTHING_ALLOWED)
