@@ -193,7 +193,7 @@ def _pairs_of_labels(
         yield from zip(gold, predicted.tolist())
 
 
-def _evaluate_rows(model: Any, options: Options) -> tuple[list[str], Record]:
+def _evaluate_rows(model: files.Model, options: Options) -> tuple[list[str], Record]:
     gold, predicted = files.outputs_of(model, options.gold, options)
     metrics: Record = {"examples": len(gold), **files.row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,14 @@ from omkl._components import check_n_jobs
 from omkl.cli.options import OF_TABLES, Options, refuse
 from omkl.data.files import find_files
 from omkl.exceptions import DataFileError, InputError, OmklError
+
+if TYPE_CHECKING:
+    from omkl.estimators.base import OnlineEstimator
+    from omkl.linear.base import SparseLinear
+    from omkl.mkl.base import BatchMKL
+
+#: Model of a file, whose class depends on the kind of its examples.
+Model: TypeAlias = "OnlineEstimator | BatchMKL | SparseLinear | omkl.Annotator"
 
 #: Options that do not apply to a kind of models.
 UNREAD: dict[str, tuple[str, ...]] = {
@@ -53,7 +61,7 @@ def load_model(options: Options) -> tuple[Any, str]:
     return model, kind
 
 
-def of_class(model: Any) -> str:
+def of_class(model: Model) -> str:
     """Return the name of the class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
@@ -64,10 +72,10 @@ def destination(path: str) -> str:
     return "/dev/stdout" if path == "-" else path
 
 
-def calibrate(model: Any, path: str, *dev: object) -> list[str]:
+def calibrate(calibration: Callable[[], object], path: str) -> list[str]:
     """Calibrate on the data of ``--dev``; if that fails, return a line with the reason."""
     try:
-        model.calibrate(*dev)
+        calibration()
     except InputError as error:
         return [f"Scores are not made probabilities by {path}: {error}"]
     return []
@@ -76,12 +84,12 @@ def calibrate(model: Any, path: str, *dev: object) -> list[str]:
 # ---- sequences and sentences ---------------------------------------------------------------------
 
 
-def n_columns_of(labeler: omkl.SequenceLabeler) -> int | None:
+def n_columns_of(model: Model) -> int | None:
     """Return the number of columns that a labeler uses.
 
     It is None unless the labeler was trained on a file of columns, whose features are c0, c1, ...
     """
-    vocabulary = labeler.model_.codec.encoder.vocabulary
+    vocabulary = model.model_.codec.encoder.vocabulary
     if vocabulary is None:
         return None
     columns = []
@@ -103,7 +111,9 @@ def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> b
     return guess_format(find_files(path)[0], otherwise) == "columns"
 
 
-def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list | None]:
+def read_sequences(
+    path: str, options: Options, model: Model | None = None
+) -> tuple[list, list | None]:
     """Read the sequences of a file, and their labels, None if there are none.
 
     For a model trained on columns, files are read as columns. A file without an additional column
@@ -131,7 +141,9 @@ def read_sequences(path: str, options: Options, model: Any = None) -> tuple[list
     return X, y
 
 
-def labelled_sequences(path: str, options: Options, model: Any = None) -> tuple[list, list]:
+def labelled_sequences(
+    path: str, options: Options, model: Model | None = None
+) -> tuple[list, list]:
     """Read sequences and their labels; raises DataFileError if the file has no labels."""
     X, y = read_sequences(path, options, model)
     if y is None:
@@ -149,9 +161,7 @@ def labelled_graphs(path: str) -> tuple[list, list]:
     return X, y
 
 
-def read_gold(
-    path: str, model: omkl.DependencyParser | omkl.Annotator, options: Options
-) -> data.Treebank:
+def read_gold(path: str, model: Model, options: Options) -> data.Treebank:
     """Read a treebank for the evaluation of a parser or an annotator."""
     if isinstance(model, omkl.DependencyParser):
         return data.read_treebank(
@@ -160,7 +170,7 @@ def read_gold(
     return data.read_treebank(path, on_error=options.on_error, trees="given")
 
 
-def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[Any, list | None]:
+def labelled_data(path: str, model: Model, kind: str, options: Options) -> tuple[Any, list | None]:
     """Read labelled data for ``score``.
 
     They are sequences or graphs and their labels, or a treebank or a stream of rows, and None.
@@ -177,7 +187,7 @@ def labelled_data(path: str, model: Any, kind: str, options: Options) -> tuple[A
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def columns_of_model(model: Any) -> dict[str, Any]:
+def columns_of_model(model: Model) -> dict[str, Any]:
     """Return the columns on which a model was trained, as options of readers of tables."""
     from omkl.estimators.validation import column_names_of
 
@@ -287,7 +297,7 @@ def open_numbers(path: str, options: Options, columns: Mapping[str, Any] = {}) -
     return open_rows(path, options, columns).mapped(checked)
 
 
-def open_labelled_rows(path: str, options: Options, model: Any) -> data.Stream:
+def open_labelled_rows(path: str, options: Options, model: Model) -> data.Stream:
     """Open a stream of rows with the columns and the kind of outputs of a model."""
     open_stream = open_rows if hasattr(model, "classes_") else open_numbers
     return open_stream(path, options, columns_of_model(model))
@@ -323,7 +333,7 @@ def naming(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def outputs_of(model: Any, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
+def outputs_of(model: Model, path: str, options: Options) -> tuple[np.ndarray, np.ndarray]:
     """Return gold and predicted outputs of a file, which is read block by block."""
     with naming(path):
         blocks = open_labelled_rows(path, options, model).blocks()
@@ -332,7 +342,7 @@ def outputs_of(model: Any, path: str, options: Options) -> tuple[np.ndarray, np.
     return np.concatenate(gold), np.concatenate(predicted)
 
 
-def row_scores(model: Any, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def row_scores(model: Model, gold: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Return accuracy for a classifier; R^2, RMSE and mean absolute error for a regressor."""
     if hasattr(model, "classes_"):
         return {"accuracy": float((gold == predicted).mean())}

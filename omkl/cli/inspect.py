@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+import omkl
 from omkl import reports
 from omkl._components import check_choice
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import labelled_data, load_model, naming, of_class
+from omkl.cli.files import Model, labelled_data, load_model, naming, of_class
 from omkl.cli.options import Options, option
 from omkl.data import output_file
 
@@ -93,7 +93,7 @@ def inspect(options: Options) -> None:
     options.report(lines, metrics)
 
 
-def _inspect_annotator(annotator: Any, options: Options) -> None:
+def _inspect_annotator(annotator: omkl.Annotator, options: Options) -> None:
     """Report on the weights of the groups of all models of an annotator."""
     n_groups = GROUPS_OF_PART if options.groups is None else options.groups
     weights = annotator.kernel_weights_
@@ -110,7 +110,7 @@ def _inspect_annotator(annotator: Any, options: Options) -> None:
     options.report(lines, metrics)
 
 
-def _metrics(model: Any, kind: str, options: Options) -> Record:
+def _metrics(model: Model, kind: str, options: Options) -> Record:
     """Return parameters, sizes and groups of a model."""
     parameters = model.get_params(deep=False)
     sections = model.report_sections
@@ -140,7 +140,7 @@ def _metrics(model: Any, kind: str, options: Options) -> Record:
     return metrics
 
 
-def _group_report(model: Any, kind: str, options: Options) -> list[Record]:
+def _group_report(model: Model, kind: str, options: Options) -> list[Record]:
     """Return the records of groups, measured on the file of ``--data`` if there is one."""
     if options.data is None:
         return model.group_report_
@@ -154,7 +154,7 @@ def _group_report(model: Any, kind: str, options: Options) -> list[Record]:
         return model.group_report(*held_out)
 
 
-def _size(model: Any) -> dict[str, int]:
+def _size(model: Model) -> dict[str, int]:
     """Return the size of a model, in units of its class."""
     if model.example_kind == "trees":
         return {"templates": len(model.templates_), "features": model.n_features()}

@@ -29,6 +29,7 @@ from omkl.data.files import find_files, is_pipe, open_bytes, stem, text_pieces
 from omkl.exceptions import DataWarning, InputError
 
 if TYPE_CHECKING:
+    from omkl.data.blocks import Rows
     from omkl.guarantees.answers import Answer
 
 #: Output formats by the kind of a model, default first. All but text can also be the suffix of the
@@ -160,7 +161,7 @@ def predict(options: Options) -> None:
         write(model, options)
 
 
-def _write_line_by_line(write: Callable, model: Any, kind: str, options: Options) -> None:
+def _write_line_by_line(write: Callable, model: files.Model, kind: str, options: Options) -> None:
     """Answer each sentence of standard input before the next one is read."""
     input_option = "input" if options.text is None else "text"
     is_of_sentences = kind not in ("rows", "graphs")
@@ -177,7 +178,7 @@ def _write_line_by_line(write: Callable, model: Any, kind: str, options: Options
             write(model, options)
 
 
-def _check_probabilities(model: Any, kind: str, what: str, trees: bool = True) -> None:
+def _check_probabilities(model: files.Model, kind: str, what: str, trees: bool = True) -> None:
     """Raise an InputError unless a model has probabilities, and say by which commands it gets them.
 
     Parameters
@@ -370,7 +371,10 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
 
 def _annotated(
-    model: Any, annotate: Callable, options: Options, block: data.Treebank
+    model: omkl.DependencyParser | omkl.Annotator,
+    annotate: Callable,
+    options: Options,
+    block: data.Treebank,
 ) -> data.Treebank:
     """Annotate sentences, and for ``--error`` write to MISC which words to accept."""
     if options.error is None:
@@ -593,7 +597,7 @@ def _labellings(
             yield _lines([*_rows_of(record), ""])
 
 
-def _labelled(model: Any, X: object, options: Options) -> Iterator[Record]:
+def _labelled(model: files.Model, X: Rows, options: Options) -> Iterator[Record]:
     """Yield the labels of each sequence, graph or row, and what else is asked for.
 
     All of it comes from one prediction.
@@ -715,7 +719,7 @@ def _lines(rows: Iterable[object]) -> bytes:
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(model: Any, options: Options) -> None:
+def _rows(model: files.Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     columns_of_model = files.columns_of_model(model)
@@ -733,7 +737,7 @@ def _rows(model: Any, options: Options) -> None:
     options.report([f"Predicted {n_rows} rows: {options.output}"], metrics)
 
 
-def _columns_of_rows(model: Any, X: object, options: Options) -> Record:
+def _columns_of_rows(model: files.Model, X: Rows, options: Options) -> Record:
     """Return predictions for rows, and if asked for probabilities and marks, as columns."""
     if options.error is not None:
         return _joined(_labelled(model, X, options))

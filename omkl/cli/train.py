@@ -6,8 +6,8 @@ Ctrl-C ends training, and keeps the model.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,9 @@ from omkl.cli.options import (
 from omkl.exceptions import DataFileError, InputError
 
 if TYPE_CHECKING:
+    from omkl.estimators.base import OnlineEstimator
     from omkl.online import OnlineTrainer, Step
+    from omkl.online.training_loop import Source
 
 
 WEIGHTING = CHOICE(["auto", "out-of-sample", "norms"])
@@ -234,7 +236,7 @@ class Interruption:
     def __deepcopy__(self, memo: dict) -> Interruption:
         return self  # cloned estimators share the callback
 
-    def on_start(self, trainer: OnlineTrainer, source: object) -> bool:
+    def on_start(self, trainer: OnlineTrainer, source: Source) -> bool:
         """Install a handler of Ctrl-C; return whether Ctrl-C was already pressed."""
         # background jobs of scripts ignore Ctrl-C, and must continue to do so
         if not self.happened and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
@@ -311,17 +313,17 @@ class Training:
         """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
         return stream.shuffled(random_state=self.options.random_state)
 
-    def fit(
-        self, model: Any, X: object, y: object = None, dev: object = None, **declared: object
-    ) -> None:
-        """Train, on Dask workers if the options say so; local workers end with the training.
+    @contextmanager
+    def arguments(self, dev: tuple | data.Treebank | None) -> Iterator[dict[str, Any]]:
+        """Yield the arguments of ``fit`` that the options set; local workers end with the context.
 
         ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
         """
         options = self.options
-        opened: AbstractContextManager = nullcontext()
+        arguments = options.values("checkpoint", "checkpoint_every", "resume", "shards")
         if options.early_stopping:
-            declared["validation"] = dev
+            arguments["validation"] = dev
+        opened: AbstractContextManager = nullcontext()
         if options.scheduler is not None:
             from omkl.distributed import running_client
 
@@ -333,21 +335,16 @@ class Training:
             opened = local_client(options.workers)
         with opened as client:
             if client is not None:
-                declared["client"] = client
-            model.fit(
-                X,
-                y,
-                **declared,
-                **options.values("checkpoint", "checkpoint_every", "resume", "shards"),
-            )
+                arguments["client"] = client
+            yield arguments
 
-    def save(self, model: Any) -> None:
+    def save(self, model: OnlineEstimator) -> None:
         """Save the trained model."""
         options = self.options
         path = files.destination(options.output)
         model.save(path, training=not options.predict_only, dtype=options.precision)
 
-    def report(self, model: Any, lines: list[str], metrics: Record) -> None:
+    def report(self, model: OnlineEstimator, lines: list[str], metrics: Record) -> None:
         """Print lines about the training and the output file, and write metrics.
 
         After Ctrl-C, exit with 130.
@@ -373,7 +370,7 @@ class Training:
             raise Exit(130)
 
 
-def progress_of(model: Any, example: str) -> str:
+def progress_of(model: OnlineEstimator, example: str) -> str:
     """Return epochs, seconds and last loss of a training as text."""
     last_loss = model.history_[-1]["loss"]
     seconds = model.fit_seconds_
@@ -476,11 +473,13 @@ def labeler(options: Options) -> None:
         stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
         classes, sizes = _labels_of_stream(stream)
         model.set_params(epochs=omkl.Passes(options.epochs, n_examples=sizes["sequences"]))
-        training.fit(model, training.shuffled(stream), None, dev, classes=classes)
+        with training.arguments(dev) as arguments:
+            model.fit(training.shuffled(stream), classes=classes, **arguments)
     else:
         X, y = files.labelled_sequences(options.train, options)
         sizes = {"sequences": len(X), "tokens": sum(map(len, X))}
-        training.fit(model, X, y, dev)
+        with training.arguments(dev) as arguments:
+            model.fit(X, y, **arguments)
     _finish_labeler(training, model, dev, sizes, example="a sequence", title="Token accuracy")
 
 
@@ -501,7 +500,13 @@ def _labels_of_stream(stream: data.Stream) -> tuple[list | None, Record]:
 
 
 def _finish_labeler(
-    training: Training, model: Any, dev: tuple | None, sizes: Record, *, example: str, title: str
+    training: Training,
+    model: omkl.SequenceLabeler | omkl.GraphLabeler,
+    dev: tuple | None,
+    sizes: Record,
+    *,
+    example: str,
+    title: str,
 ) -> None:
     """Calibrate, save and measure a trained labeler of sequences or graphs, and report on it.
 
@@ -511,7 +516,7 @@ def _finish_labeler(
     options = training.options
     lines_of_calibration = []
     if dev is not None and options.loss != "crf":
-        lines_of_calibration = files.calibrate(model, options.dev, *dev)
+        lines_of_calibration = files.calibrate(partial(model.calibrate, *dev), options.dev)
     training.save(model)
     metrics = {**sizes, "labels": len(model.classes_)}
     counts = ", ".join(f"{count} {name}" for name, count in metrics.items())
@@ -569,7 +574,8 @@ def graph(options: Options) -> None:
     dev = None
     if options.dev:
         dev = files.labelled_graphs(options.dev)
-    training.fit(model, X, y, dev)
+    with training.arguments(dev) as arguments:
+        model.fit(X, y, **arguments)
     sizes = {"graphs": len(X), "nodes": sum(map(len, X))}
     _finish_labeler(training, model, dev, sizes, example="a graph", title="Accuracy")
 
@@ -599,13 +605,16 @@ def _train_rows(kind: str, options: Options) -> None:
             first_block, n_examples, classes = _first_pass(stream, is_classifier)
             model.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_examples or None))
             dev = _dev_rows(open_stream, options, first_block)
-            arguments = {"classes": classes} if is_classifier else {}
-            training.fit(model, training.shuffled(stream), None, dev, **arguments)
+            with training.arguments(dev) as arguments:
+                if is_classifier:
+                    arguments["classes"] = classes
+                model.fit(training.shuffled(stream), **arguments)
         else:
             rows = stream.read()  # with the names of the columns
             n_examples = rows.n_examples
             dev = _dev_rows(open_stream, options, rows)
-            training.fit(model, rows, rows.y, dev)
+            with training.arguments(dev) as arguments:
+                model.fit(rows, rows.y, **arguments)
     training.save(model)
     metrics: Record = {"examples": n_examples}
     lines = [f"Trained on {n_examples} examples: {progress_of(model, 'an example')}."]

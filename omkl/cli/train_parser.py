@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import omkl
@@ -65,7 +66,7 @@ OF_TREES = (
 )
 
 
-def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParser:
+def _untrained_parser(options: Options, parameters: Record) -> omkl.DependencyParser:
     """Make an untrained parser from the options and further parameters."""
     return omkl.DependencyParser(
         trees=omkl.TreeForm(
@@ -75,7 +76,7 @@ def _untrained_parser(options: Options, **settings: Any) -> omkl.DependencyParse
         ),
         search=omkl.TreeSearch(order=options.order, likely=options.likely or None),
         **options.values("templates", "keep", "memory"),
-        **settings,
+        **parameters,
     )
 
 
@@ -125,7 +126,7 @@ def train_parser(options: Options) -> None:
         "on_error": options.on_error,
         "keep_text": False,
     }
-    parser = _untrained_parser(options, lexicons=options.lexicons, **training.parameters())
+    parser = _untrained_parser(options, {"lexicons": options.lexicons, **training.parameters()})
     parser._settings()
     trees: data.Treebank | data.Stream
     if options.stream:
@@ -143,10 +144,11 @@ def train_parser(options: Options) -> None:
     options.say(
         f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB."
     )
-    training.fit(parser, trees, dev=dev)
+    with training.arguments(dev) as arguments:
+        parser.fit(trees, **arguments)
     lines_of_calibration = []
     if dev is not None:
-        lines_of_calibration = calibrate(parser, options.dev, dev)
+        lines_of_calibration = calibrate(partial(parser.calibrate, dev), options.dev)
     training.save(parser)
     weights = parser.template_weights_
     metrics: Record = {
@@ -230,7 +232,7 @@ def train_annotator(options: Options) -> None:
     seconds = time.perf_counter() - started
     lines_of_calibration = []
     if gold is not None:
-        lines_of_calibration = calibrate(model, options.dev, gold)
+        lines_of_calibration = calibrate(partial(model.calibrate, gold), options.dev)
     model.save(destination(options.output))
     metrics: Record = {
         "sentences": len(treebank),
@@ -255,7 +257,7 @@ def _untrained_annotator(options: Options) -> omkl.Annotator:
     model = omkl.Annotator(
         options.parts or "auto",
         tagger=omkl.SequenceLabeler(**strength),
-        parser=_untrained_parser(options, **strength),
+        parser=_untrained_parser(options, strength),
         folds=options.tagging_folds,
         n_jobs=options.jobs,
         verbose=not options.quiet,
@@ -379,7 +381,7 @@ def prune(options: Options) -> None:
         pruned.fit(data.read_treebank(options.retrain, trees="partial", **reading))
     lines_of_calibration = []
     if gold is not None:
-        lines_of_calibration = calibrate(pruned, options.dev, gold)
+        lines_of_calibration = calibrate(partial(pruned.calibrate, gold), options.dev)
     pruned.save(destination(options.output))
     metrics: Record = {
         "templates": pruned.templates_.names,
