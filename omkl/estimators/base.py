@@ -19,7 +19,7 @@ from omkl.data.blocks import is_collection
 from omkl.estimators import sources
 from omkl.estimators.options import EarlyStopping, OptionsOr, Passes
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
 from omkl.estimators.training import Plan, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import (
     Constraint,
@@ -159,7 +159,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         return model
 
     def _train(
-        self, task: Task, data: TrainingBlock, validation: object, options: RunOptions
+        self, task: Task, data: TrainingBlock, validation: tuple | None, options: RunOptions
     ) -> Examples | None:
         """Train a new model on arrays or a stream, and set it as ``model_``.
 
@@ -171,7 +171,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             return self._train_anew(task, data, validation, options)
 
     def _train_anew(
-        self, task: Task, data: TrainingBlock, validation: object, options: RunOptions
+        self, task: Task, data: TrainingBlock, validation: tuple | None, options: RunOptions
     ) -> Examples | None:
         """Train a new model; see :meth:`_train`."""
         started = time.perf_counter()
@@ -271,7 +271,10 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model on the partitions of Dask collections."""
-        examples = sources.start_on(partitions, self, model, run.checkpoints)
+        sample = self._task().read(sources.sample_of(partitions), True)
+        reader = copy(self)  # for the workers: without the model and callbacks
+        set_attributes(reader, {**self._saved_parameters(), "_model": None})
+        examples = sources.start_on(partitions, sample, reader._task().read, model, run.checkpoints)
         return Plan(
             source=self._array_source(examples, run),
             stopping=self._stopping(task, model, held_out),
@@ -567,7 +570,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """Norm, weight and bytes of each group: the :meth:`group_report` without data."""
         return group_report([model.trainer for model in self._models])
 
-    def group_report(self, X: object, y: object = None) -> list[dict[str, Any]]:
+    def group_report(self, X: ExamplesLike, y: OutputsLike = None) -> list[dict[str, Any]]:
         """Report the size of each group, and how much it helps on held-out data.
 
         The loss without a group is the model's loss after setting the group's parameters to zero.

@@ -53,7 +53,7 @@ def resolve_loss(estimator: BaseEstimator, links: bool = True) -> PointwiseLoss:
     return loss
 
 
-def is_a_classifier(estimator: object) -> bool:
+def is_a_classifier(estimator: BaseEstimator) -> bool:
     """Return whether an estimator is a classifier; for ``available_if``."""
     return isinstance(estimator, ClassifierMixin)
 

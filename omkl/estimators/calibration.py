@@ -1,13 +1,16 @@
 """Calibration: division of potentials by a temperature fitted to held-out data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from types import MethodType
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import scipy
 
+from omkl.online.model import OnlineModel, OnlineSettings
 from omkl.structures.base import Potentials, Structure, map_arrays
 
 P = TypeVar("P", bound=Potentials)
@@ -82,8 +85,23 @@ def relation_temperature(scores: np.ndarray, right: np.ndarray) -> float | None:
 # ---- models that have probabilities --------------------------------------------------------------
 
 
+class OnlineLearner(Protocol):
+    """An online estimator, whose settings tell whether it has probabilities."""
+
+    loss: Any
+    _model: OnlineModel | None
+
+    def _settings(self) -> OnlineSettings: ...
+
+
+class CalibratedLearner(OnlineLearner, Protocol):
+    """An online estimator that can be calibrated."""
+
+    temperature_: float | None
+
+
 def needs_probabilities(
-    estimator: Any, remedy: str = "", error: type[Exception] = AttributeError
+    estimator: OnlineLearner, remedy: str = "", error: type[Exception] = AttributeError
 ) -> bool:
     """Return True if potentials are log-probabilities, else raise ``error``.
 
@@ -96,18 +114,18 @@ def needs_probabilities(
     raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
-def _is_probabilistic(estimator: Any) -> bool:
+def _is_probabilistic(estimator: OnlineLearner) -> bool:
     model = estimator._model
     settings = estimator._settings() if model is None else model.settings
     return settings.probabilistic
 
 
-def knows_marginals(estimator: Any) -> bool:
+def knows_marginals(estimator: CalibratedLearner) -> bool:
     """Tell whether the loss has probabilities or the estimator is calibrated."""
     return estimator.temperature_ is not None or _is_probabilistic(estimator)
 
 
-def has_marginals(estimator: Any, error: type[Exception] = AttributeError) -> bool:
+def has_marginals(estimator: CalibratedLearner, error: type[Exception] = AttributeError) -> bool:
     """Return True if the loss has probabilities or the estimator is calibrated, else raise."""
     return knows_marginals(estimator) or needs_probabilities(
         estimator, " or after calibrate()", error
@@ -121,7 +139,7 @@ class WithMarginals:
         self.method = method
         update_wrapper(cast(Any, self), method)
 
-    def __get__(self, estimator: Any, owner: type) -> Callable:
+    def __get__(self, estimator: CalibratedLearner | None, owner: type) -> Callable:
         if estimator is None:
             return self.method
         has_marginals(estimator)

@@ -69,10 +69,10 @@ def estimator_class(name: str) -> type[SavedEstimator]:
     return cls
 
 
-def set_attributes(target: object, values: Mapping[str, object]) -> None:
-    """Set several attributes of an object."""
+def set_attributes(estimator: SavedEstimator, values: Mapping[str, object]) -> None:
+    """Set several attributes of an estimator."""
     for name, value in values.items():
-        setattr(target, name, value)
+        setattr(estimator, name, value)
 
 
 class SavedEstimator:

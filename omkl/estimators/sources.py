@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl._files import PathLike
 from omkl.data.blocks import Block, is_collection, is_frame, join, n_rows, take_rows
 from omkl.data.streams import Stream, regrouped
-from omkl.estimators.persistence import fingerprint, set_attributes
+from omkl.estimators.persistence import fingerprint
 from omkl.exceptions import InputError
+from omkl.features.views import TokenData
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import OnlineModel
 from omkl.online.rounds import Examples, Sharded
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from omkl.distributed.cluster import Partitions
     from omkl.distributed.stack import Client
 
-#: Examples of any kind: rows, tables, sequences, sentences, or a stream of these.
-ExamplesLike: TypeAlias = ArrayLike | Iterable | Stream
+#: Examples of any kind: rows, tables, sequences, sentences, a stream of these, or a file.
+ExamplesLike: TypeAlias = ArrayLike | Iterable | Stream | PathLike
 #: Their outputs; None if the examples hold these.
 OutputsLike: TypeAlias = ArrayLike | Iterable | None
 #: Number of examples of a stream that a shard learns between two mixes.
@@ -53,7 +55,9 @@ class TrainingBlock(NamedTuple):
         return cls(*block)
 
 
-def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stream | None:
+def as_stream(
+    X: ExamplesLike, y: OutputsLike = None, sample_weight: ArrayLike | None = None
+) -> Stream | None:
     """Return ``X`` as a stream, or None if it is no stream.
 
     A stream is a Stream, or an iterable of ``(x, y)`` without a length. None also if ``y`` is not
@@ -74,7 +78,7 @@ def as_stream(X: object, y: object = None, sample_weight: object = None) -> Stre
 
 
 def blocks_of(
-    X: object, y: object = None, sample_weight: ArrayLike | None = None
+    X: ExamplesLike, y: OutputsLike = None, sample_weight: ArrayLike | None = None
 ) -> Iterator[TrainingBlock]:
     """Yield the blocks of a stream, or arrays as a single block."""
     stream = as_stream(X, y, sample_weight)
@@ -84,7 +88,7 @@ def blocks_of(
         yield from map(TrainingBlock.of, stream.blocks())
 
 
-def validation_block(validation: object, early_stopping: bool) -> TrainingBlock | None:
+def validation_block(validation: tuple | None, early_stopping: bool) -> TrainingBlock | None:
     """Return the pair (X, y) for early stopping, if there is one."""
     if validation is None:
         return None
@@ -380,20 +384,22 @@ def _size_and_columns(block: TrainingBlock) -> tuple[int, str]:
 
 
 def start_on(
-    partitions: Partitions, estimator: Any, model: OnlineModel, checkpoints: Checkpoints | None
+    partitions: Partitions,
+    sample: TokenData,
+    read: Callable[..., TokenData],
+    model: OnlineModel,
+    checkpoints: Checkpoints | None,
 ) -> Sharded:
-    """Start the model of an online estimator on blocks, and encode these where they are.
+    """Start a model on blocks, and encode these where they are; only surveys are fetched.
 
-    Only a sample and surveys are fetched.
+    ``sample`` has some of the examples, from :func:`sample_of`. ``read(block, first=False)``
+    validates a block on a worker.
     """
     codec = model.codec
     codec_class = type(codec)
-    n_examples = sum(partitions.sizes)
-    sample = estimator._task().read(_sample(partitions), True)._replace(total=n_examples)
-    reader = copy(estimator)  # for the workers: without the model and callbacks
-    set_attributes(reader, {**estimator._saved_parameters(), "_model": None})
+    sample = sample._replace(total=sum(partitions.sizes))
     codec.encoder.fit(sample)
-    data = partitions.map(partial(reader._task().read, first=False))
+    data = partitions.map(partial(read, first=False))
     codec.learn(sample, data.map(codec_class.survey, codec).gathered())
     partitions.futures.clear()  # frees the memory of the workers
     encoded = data.map(codec_class.encode_part, codec)
@@ -410,7 +416,7 @@ def start_on(
     return Sharded(encoded.futures, list(sizes))
 
 
-def _sample(partitions: Partitions) -> TrainingBlock:
+def sample_of(partitions: Partitions) -> TrainingBlock:
     """Fetch up to :data:`SAMPLE` examples, drawn at random."""
     bounds = np.cumsum([0, *partitions.sizes])
     n_drawn = min(bounds[-1], SAMPLE)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -163,7 +163,12 @@ class Targets:
 # ---- outputs -------------------------------------------------------------------------------------
 
 
-class Outputs(ABC):
+#: Codes of a kind of outputs, and their structure.
+OwnCodes = TypeVar("OwnCodes", bound=Labels | Targets)
+OwnStructure = TypeVar("OwnStructure", bound=Structure)
+
+
+class Outputs(ABC, Generic[OwnCodes, OwnStructure]):
     """Kind of outputs of a model on tokens; by default, of single rows.
 
     With ``fit_intercept``, each potential of a row has a learned constant.
@@ -178,23 +183,23 @@ class Outputs(ABC):
         self._fit_intercept = fit_intercept
 
     @abstractmethod
-    def learn(self, labels: Sequence, weights: np.ndarray | None) -> Any:
+    def learn(self, labels: Sequence, weights: np.ndarray | None) -> OwnCodes:
         """Learn the codes from the labels of the first data."""
 
     @abstractmethod
-    def structure(self, codes: Any) -> Structure:
+    def structure(self, codes: OwnCodes) -> OwnStructure:
         """Return the structure over these codes."""
 
-    def check(self, structure: Any, codes: Any, gold: np.ndarray, offsets: np.ndarray) -> None:
+    def check(
+        self, structure: OwnStructure, codes: OwnCodes, gold: np.ndarray, offsets: np.ndarray
+    ) -> None:
         """Raise an InputError if the structure cannot predict these training outputs.
 
         Rows accept all. ``gold`` (N,) are codes, of sequences with these ``offsets``.
         """
         return
 
-    def banks(
-        self, structure: Any, n_outputs: int, longest: int, averaging: bool
-    ) -> tuple[list, list]:
+    def banks(self, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Return banks that do not depend on the input: regularized ones and unregularized ones.
 
         ``longest`` is the length of the longest sequence, for transitions that depend on the
@@ -225,7 +230,7 @@ def learn_labels(
     return codes(labels, grows=True)
 
 
-class ClassOutputs(Outputs):
+class ClassOutputs(Outputs[Labels, Binary | Multiclass]):
     """One class per input.
 
     See :class:`~omkl.OnlineMKLClassifier` for ``cost`` (K, K) and ``classes``.
@@ -261,7 +266,7 @@ class ClassOutputs(Outputs):
         return Multiclass(len(codes), self._cost)
 
 
-class NumberOutputs(Outputs):
+class NumberOutputs(Outputs[Targets, Scalar]):
     """One number per input; with an intercept, relative to the median of the targets."""
 
     codes = Targets

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from omkl.groups.expansions.kernel import KernelExpansion
 from omkl.groups.feature_maps import FeatureMapBank
 from omkl.groups.tables import ExplicitBank
 from omkl.groups.tokens import Tokens
+from omkl.kernels.specs import KernelSpecs
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec
 from omkl.online.rounds import Example, Sequences
@@ -223,14 +224,22 @@ def top_of_bank(
 # ---- the codec -----------------------------------------------------------------------------------
 
 
+class TokenEstimator(Protocol):
+    """An estimator with parameters for the kernels on tokens."""
+
+    kernels: KernelSpecs | None
+    budget: int | Budget | None
+    n_jobs: int | None
+
+
 class TokenCodec(Codec):
     """Encodes tokens and their outputs; see :class:`~omkl.online.model.Codec`.
 
     Parameters
     ----------
     outputs : Outputs
-    estimator : estimator with kernels
-        A labeler, classifier or regressor that has the parameters.
+    estimator : TokenEstimator
+        A labeler, classifier or regressor.
     lexicons : mapping, optional
         Lexicons of a labeler.
     missing : {"error", "indicator"}
@@ -247,7 +256,11 @@ class TokenCodec(Codec):
     """
 
     def __init__(
-        self, outputs: Outputs, estimator: Any, lexicons: Lexicons = None, missing: str = "error"
+        self,
+        outputs: Outputs,
+        estimator: TokenEstimator,
+        lexicons: Lexicons = None,
+        missing: str = "error",
     ) -> None:
         self._outputs = outputs
         self._budget = Budget.of("budget", estimator.budget)
@@ -414,7 +427,7 @@ class TokenCodec(Codec):
             tokens = training.tokens
         n_outputs = self.structure.zeros(1).unary.shape[1]
         banks = self._banks_of(EncodedGroups(self.encoder), tokens, n_outputs, averaging)
-        regularized, free = self._outputs.banks(self.structure, n_outputs, self.longest, averaging)
+        regularized, free = self._outputs.banks(n_outputs, self.longest, averaging)
         return banks + regularized, free
 
     def _caches_kernels(self, in_shards: bool) -> bool:

@@ -20,7 +20,6 @@ from omkl.features.vocabulary import AttributeLists, flattened
 from omkl.features.words import Words
 from omkl.groups.tables import TransitionBank, TrigramBank
 from omkl.sequences.transitions import Transitions
-from omkl.structures.base import Structure
 from omkl.structures.chain import Chain, allowed_transitions
 
 #: Sequences of users: lists of words, dicts or attributes, arrays, data frames; or a stream.
@@ -99,7 +98,7 @@ class PartialLabels(Labels):
         return super().add(label for label in labels if label is not None)
 
 
-class ChainOutputs(Outputs):
+class ChainOutputs(Outputs[Labels, Chain]):
     """One label for every token of a sequence.
 
     See :class:`~omkl.SequenceLabeler` for the parameters.
@@ -152,9 +151,7 @@ class ChainOutputs(Outputs):
             decoded = structure.decode_many(potentials, offsets)
             check_feasible(structure, decoded, offsets, possible)
 
-    def banks(
-        self, structure: Structure, n_outputs: int, longest: int, averaging: bool
-    ) -> tuple[list, list]:
+    def banks(self, n_outputs: int, longest: int, averaging: bool) -> tuple[list, list]:
         """Make the banks of scores of several labels; return regularized and unregularized ones."""
         if self._transitions is None:
             return [], []
