@@ -12,12 +12,15 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter, signature
 from types import FrameType
-from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from omkl.exceptions import InputError
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 C = TypeVar("C")
 #: Types of the parameter ``random_state``.
@@ -40,8 +43,8 @@ class Compilable:
     #: Compiled functions, None without; a property where functions or parameters vary.
     compiled: Any = None
 
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "compiled" in vars(cls):
             return
         for name, value in vars(cls).items():
@@ -105,8 +108,8 @@ class Component(Compilable):
     #: Methods that every member of a family defines; set by the base of the family.
     required: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **kwargs: Any):
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         root: type[Component] = cls
         for base in cls.__mro__:
             if Component in base.__bases__:
@@ -342,7 +345,7 @@ def _package_of(frame: FrameType) -> str:
     return frame.f_globals.get("__name__", "").partition(".")[0]
 
 
-def as_random_state(random_state: object) -> np.random.RandomState:
+def as_random_state(random_state: RandomState) -> np.random.RandomState:
     """Return the generator that scikit-learn takes; a Generator of NumPy draws its seed."""
     # here, as the command line explains itself without scikit-learn
     from sklearn.utils import check_random_state
@@ -352,7 +355,7 @@ def as_random_state(random_state: object) -> np.random.RandomState:
     return check_random_state(random_state)
 
 
-def check_flags(estimator: object, checked: Collection[str]) -> None:
+def check_flags(estimator: "BaseEstimator", checked: Collection[str]) -> None:
     """Raise InputError unless boolean parameters are bool or int, and strings are not arrays.
 
     Other checks are for the ``checked`` parameters.
@@ -416,7 +419,7 @@ def check_number(
     raise InputError(f"{name} must be {kind}{bounds}, not {number!r:.100}.")
 
 
-def check_n_jobs(n_jobs: object) -> None:
+def check_n_jobs(n_jobs: int | None) -> None:
     """Raise InputError unless ``n_jobs`` is None or a nonzero integer."""
     if n_jobs is not None:
         least = 1 if is_among(n_jobs, (0,)) else -math.inf

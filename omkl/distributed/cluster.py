@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from omkl._components import check_number
 from omkl.exceptions import DistributionError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
+    from dask.array import Array
+    from dask.bag import Bag
+    from dask.dataframe import DataFrame
     from dask.delayed import Delayed
     from distributed import Client, Future
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 #: Seconds to wait for the first worker.
 WORKER_TIMEOUT = 30.0
 #: Seconds to wait for a scheduler to answer a new client.
@@ -58,7 +62,7 @@ def workers_of(client: object) -> list[str]:
         time.sleep(0.05)
 
 
-def _answer(client: Client, method: Callable, **arguments: object) -> Any:
+def _answer(client: Client, method: Callable, **arguments: Sequence | Mapping) -> Any:
     """Call a method of the scheduler."""
     try:
         return client.sync(method, callback_timeout=PATIENCE, **arguments)
@@ -356,7 +360,7 @@ class Partitions:
         )
 
 
-def _delayed(name: str, collection: Any) -> list[Delayed]:
+def _delayed(name: str, collection: Array | Bag | DataFrame) -> list[Delayed]:
     """Return the partitions of a dask.dataframe, dask.array or dask.bag.
 
     The columns of an array become one chunk.
@@ -379,7 +383,7 @@ def _delayed(name: str, collection: Any) -> list[Delayed]:
     return collection.to_delayed().ravel().tolist()
 
 
-def _on_partition(number: int, function: Callable, *arguments: object) -> Any:
+def _on_partition(number: int, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
     """Call a function; name the partition in errors about its content."""
     try:
         return function(*arguments)

@@ -98,7 +98,7 @@ class DistributedStack(KernelStack):
     def from_kernels(
         cls,
         kernels: Iterable[Kernel | str],
-        X: Any,
+        X: ArrayLike | sparse.sparray | sparse.spmatrix,
         client: Client,
         dtype: DTypeLike = np.float32,
         budget: int = 2**26,
@@ -263,7 +263,7 @@ def _computed(sent: bytes, part: range, dtype: np.dtype) -> PackedStack:
 
 
 def _packed(
-    gram: Any, m: int, n_rows: int, samples: np.ndarray | None, dtype: np.dtype
+    gram: ArrayLike, m: int, n_rows: int, samples: np.ndarray | None, dtype: np.dtype
 ) -> np.ndarray:
     """Check the Gram matrix of kernel m, (n_rows, n_rows), and pack it for some samples."""
     gram = checked_gram(gram, m, n_rows)

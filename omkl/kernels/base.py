@@ -105,8 +105,8 @@ class Kernel(Component):
     unit_diagonal: ClassVar[bool] = False
     required: ClassVar[tuple[str, ...]] = ("raw",)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "raw" not in vars(cls):
             return
         for name in FOLLOWING_RAW:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -355,8 +356,8 @@ class SparseLinear(SavedEstimator, BaseEstimator):
         self,
         x: DesignLike,
         *,
-        label: object = None,
-        against: object = None,
+        label: Hashable = None,
+        against: Hashable = None,
         target: int = 0,
         offset: ArrayLike | None = None,
         n: int = 20,

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVarTuple
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -33,6 +33,8 @@ Data: TypeAlias = "Treebank | Sequence | np.ndarray | sparse.csr_array"
 Outputs: TypeAlias = Sequence | np.ndarray
 #: Record of training or evaluation: values by name.
 Record: TypeAlias = dict[str, Any]
+#: Arguments of a plot.
+Arguments = TypeVarTuple("Arguments")
 #: Maximum number of rows of a table.
 ROWS = 200
 #: Text for a missing number.
@@ -159,7 +161,10 @@ def details(summary: str, *contents: str) -> str:
 
 
 def draw_plot(
-    function: Callable[..., "Axes"], *arguments: object, caption: str = "", paper: bool = False
+    function: Callable[[*Arguments], "Axes"],
+    *arguments: *Arguments,
+    caption: str = "",
+    paper: bool = False,
 ) -> str:
     """Draw a plot as SVG; empty without matplotlib, or if there is nothing to draw."""
     try:

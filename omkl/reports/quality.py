@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from operator import ne
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -32,7 +32,6 @@ from omkl.parsing import decoding
 from omkl.parsing.evaluation import evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import (
-    Data,
     Model,
     Record,
     details,
@@ -193,7 +192,8 @@ def sequence_quality(
     n_wrong = np.array([sum(map(ne, *labels)) for labels in zip(gold, predicted)])
     for i in worst_first(n_wrong, lengths, n_worst):
         title = f"{places[i] + 1}: {n_wrong[i]} of {lengths[i]} wrong"
-        quality.worst.append(_wrong_sequence(title, labeler, X[i], gold[i], predicted[i]))
+        explain = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
+        quality.worst.append(_wrong_sequence(title, X[i], gold[i], predicted[i], explain))
     return quality
 
 
@@ -220,19 +220,17 @@ def _quality_of_labels(gold: list[list], predicted: list[list]) -> Quality:
 
 def _wrong_sequence(
     title: str,
-    labeler: omkl.SequenceLabeler | omkl.GraphLabeler,
-    example: Any,
+    example: Sequence | Graph,
     gold: list,
     predicted: list,
+    explain: Callable[[], Explanation],
 ) -> str:
     """Show an example of n tokens with their labels, and explain the prediction."""
-    explain = partial(labeler.explain, example, labels=predicted, against=gold)
     kind = "Sequence"
-    tokens = example
     if isinstance(example, Graph):
         kind = "Graph"
-        tokens = example.nodes
-    tokens = tokens[:TOKENS]
+        example = example.nodes
+    tokens = example[:TOKENS]
     picture = ""
     if isinstance(tokens[0], np.ndarray) and kind == "Sequence":
         images = np.asarray(tokens)
@@ -455,7 +453,9 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
     return quality
 
 
-def data_of_part(annotator: Any, part: str, gold: Data) -> tuple[Data, list | None]:
+def data_of_part(
+    annotator: omkl.Annotator, part: str, gold: Treebank
+) -> tuple[Treebank | list, list | None]:
     """Return inputs and outputs of the model ``upos``, ``xpos`` or ``trees`` of an annotator.
 
     Trees have the tags of the annotator.

@@ -80,7 +80,7 @@ PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def make_report(
-    model: Any,
+    model: Model | omkl.Annotator | omkl.CheckedModel,
     X: Data | None = None,
     y: Outputs | None = None,
     *,
@@ -203,15 +203,17 @@ def learned_parts(
             continue
         measured = None
         if X is not None and "worth" in part.report_sections:
-            inputs, outputs = data_of_part(model, name, X) if name else (X, y)
-            measured = _measured(part, inputs, outputs)
+            if isinstance(model, omkl.Annotator) and isinstance(X, Treebank):
+                measured = _measured(part, *data_of_part(model, name, X))
+            else:
+                measured = _measured(part, X, y)
         of_part = f" of {name}" if name else ""
         for section in part.report_sections:
             sections += SECTIONS[section](part, measured, of_part)
     return sections
 
 
-def _effects(model: Model, X: Data | None) -> list[str]:
+def _effects(model: Model | omkl.Annotator, X: Data | None) -> list[str]:
     """Draw the effects of columns over rows, for a model with kernels on single columns."""
     if X is None or not hasattr(model, "shapes"):
         return []
@@ -230,9 +232,9 @@ def _axes_of_shapes(shapes: Shapes) -> Axes:
     return plot_shapes(shapes).axes[0]
 
 
-def _measured(model: Model, X: Data, y: Any) -> list[Record] | None:
+def _measured(model: Model, X: Data, y: Outputs | None) -> list[Record] | None:
     """Return the group report on the first examples; None if they are few, or have new labels."""
-    if isinstance(X, Treebank):
+    if y is None:  # a treebank
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
         if n < FEWEST:
             return None

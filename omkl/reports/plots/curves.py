@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     import omkl
-    from omkl.estimators.base import OnlineEstimator
+    from omkl.batch.solver import Solution
+    from omkl.estimators.persistence import SavedEstimator
+    from omkl.online.callbacks import ProgressiveValidation
 
 Records = Sequence[dict[str, Any]]
+#: An estimator, a callback or a solution with records, or its records.
+Recorded: TypeAlias = "SavedEstimator | ProgressiveValidation | Solution | Records"
 #: Entries for the x axis, with labels; the first one that increases over all records is used.
 PROGRESS = {"epoch": "epoch", "seconds": "seconds", "iteration": "iteration", "round": "rounds"}
 #: Entries for the y axis, with labels; the first one in the records is the default.
@@ -156,7 +160,7 @@ def _draw(
 
 
 def plot_history(
-    source: OnlineEstimator | Records | Mapping[str, Any],
+    source: Recorded | Mapping[str, Recorded],
     of: str | None = None,
     along: str | None = None,
     *,
@@ -218,7 +222,7 @@ def plot_history(
     return ax
 
 
-def _runs_of(source: object) -> dict[str, list[dict[str, Any]]]:
+def _runs_of(source: Recorded | Mapping[str, Recorded]) -> dict[str, list[dict[str, Any]]]:
     """Return the records of each run by name; a batch solver has a run for each problem."""
     sources = source if isinstance(source, Mapping) else {"": source}
     runs: dict[str, list[dict[str, Any]]] = {}
@@ -245,15 +249,16 @@ def _names_of_numbers(record: Mapping[str, Any]) -> list[str]:
     return [name for name in numbers if ":" not in name]
 
 
-def records_of(source: Any) -> Records:
+def records_of(source: Recorded) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
+    records: Any = source
     for name in ("history_", "records", "history"):
-        source = getattr(source, name, source)
-    is_sequence = isinstance(source, Sequence) and len(source) > 0
-    if is_sequence and all(isinstance(record, Mapping) for record in source):
-        return source
+        records = getattr(records, name, records)
+    is_sequence = isinstance(records, Sequence) and len(records) > 0
+    if is_sequence and all(isinstance(record, Mapping) for record in records):
+        return records
     raise InputError(
-        f"There are no records in this {type(source).__name__}: give a fitted estimator that was "
+        f"There are no records in this {type(records).__name__}: give a fitted estimator that was "
         "not saved with training=False, its history_, or a path."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def plot_selection(
     return ax
 
 
-def weights_of(source: Any) -> tuple[dict[str, float], str]:
+def weights_of(source: Source) -> tuple[dict[str, float], str]:
     """Return a number for each group, and the label of the axis."""
     if isinstance(source, Mapping):
         return {str(name): value for name, value in source.items()}, "weight"
@@ -126,7 +126,7 @@ def weights_of(source: Any) -> tuple[dict[str, float], str]:
     )
 
 
-def _is_group_report(source: Any) -> bool:
+def _is_group_report(source: Any) -> TypeGuard[Records]:
     """Return whether a source is the result of ``group_report``."""
     is_list = isinstance(source, Sequence) and bool(source) and isinstance(source[0], Mapping)
     return is_list and "group" in source[0]
