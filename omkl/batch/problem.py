@@ -13,7 +13,7 @@ operator: :math:`\|\rho\|_{K_m}`, or :math:`\|A_g^\top \rho\| / \omega_g`.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,11 @@ class Model(Protocol):
     intercept: float | np.ndarray
 
 
-class BaseProblem(ABC):
+#: Kind of model of a problem.
+OwnModel = TypeVar("OwnModel", bound=Model)
+
+
+class BaseProblem(ABC, Generic[OwnModel]):
     r"""Weighted losses of predictions, plus a regularizer of norms.
 
     Subclasses define the predictions of models.
@@ -83,7 +87,7 @@ class BaseProblem(ABC):
         """
 
     @abstractmethod
-    def evaluate(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(self, model: OwnModel) -> tuple[np.ndarray, np.ndarray]:
         """Return the norms of all groups (G,) and the predictions (N,) of a model.
 
         Predictions include the intercept.
@@ -94,7 +98,7 @@ class BaseProblem(ABC):
         """
 
     @abstractmethod
-    def at(self, value: float) -> "BaseProblem":
+    def at(self, value: float) -> "BaseProblem[OwnModel]":
         """Return the same problem at another C, or alpha.
 
         Parameters

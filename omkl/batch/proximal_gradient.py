@@ -342,7 +342,7 @@ class _Search:
         return float((rho - self.problem.dual_point(outputs)) @ move) <= bound
 
 
-class IterativeSoftThresholding(solver.Solver):
+class IterativeSoftThresholding(solver.Solver[Problem, Expansion]):
     r"""Proximal gradient descent in the product of the RKHSs, plain (ISTA) or accelerated (FISTA).
 
     It is for losses without a kink and regularizers of the group norms. Steps are halved until the
@@ -374,7 +374,7 @@ class IterativeSoftThresholding(solver.Solver):
         return _Search(problem, rule, start).run(monitor)
 
 
-class IST(solver.DesignSolver):
+class IST(solver.DesignSolver[DesignProblem, LinearModel]):
     """Iterative shrinkage/thresholding on a design, with steps that are halved when too long.
 
     References

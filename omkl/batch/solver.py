@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, Generic, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,10 @@ from omkl.exceptions import InputError
 
 #: Called with each record of a search; a true return value ends it.
 Listener = Callable[[dict[str, Any]], Any]
+#: Kind of problem that a solver solves.
+OwnProblem = TypeVar("OwnProblem", bound=BaseProblem)
+#: Kind of warm start of a solver.
+OwnStart = TypeVar("OwnStart")
 
 
 class GapMonitor:
@@ -77,8 +81,8 @@ class GapMonitor:
         return stopped or gap <= self.tol or len(self.history) >= self.max_iter
 
     def solution(
-        self, model: Model, certificate: Certificate, start: Any, stalled: bool = False
-    ) -> "Solution":
+        self, model: Model, certificate: Certificate, start: OwnStart, stalled: bool = False
+    ) -> "Solution[OwnStart]":
         """Return a model as the solution of the recorded search.
 
         Parameters
@@ -101,7 +105,7 @@ class GapMonitor:
 
 
 @dataclass
-class Solution:
+class Solution(Generic[OwnStart]):
     """A model, its certificate, and the record of the search.
 
     Attributes
@@ -126,7 +130,7 @@ class Solution:
     n_iter: int
     converged: bool
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    start: Any = field(default=None, repr=False)
+    start: OwnStart | None = field(default=None, repr=False)
     stalled: bool = False
 
 
@@ -173,7 +177,7 @@ SMOOTH_DUAL = Requirement(
 )
 
 
-class BaseSolver(Component):
+class BaseSolver(Component, Generic[OwnProblem, OwnStart]):
     """A method that solves batch problems, whose parameters are constructor arguments.
 
     Estimators also take solvers by name, such as ``"spicy"`` or ``"dal"``.
@@ -188,12 +192,12 @@ class BaseSolver(Component):
 
     def solve(
         self,
-        problem: BaseProblem,
+        problem: OwnProblem,
         tol: float | None = None,
         max_iter: int | None = None,
-        start: Any = None,
+        start: OwnStart | None = None,
         on_iteration: Listener | None = None,
-    ) -> Solution:
+    ) -> Solution[OwnStart]:
         """Solve to a relative duality gap of ``tol``.
 
         Parameters
@@ -233,11 +237,13 @@ class BaseSolver(Component):
             )
 
     @abstractmethod
-    def _search(self, problem: Any, monitor: GapMonitor, start: Any) -> Solution:
+    def _search(
+        self, problem: OwnProblem, monitor: GapMonitor, start: OwnStart | None
+    ) -> Solution[OwnStart]:
         """Solve; the first record is the start."""
 
 
-class Solver(BaseSolver):
+class Solver(BaseSolver[OwnProblem, OwnStart]):
     """A method that solves a :class:`~omkl.batch.Problem` of kernels."""
 
     #: Whether the method solves a :func:`~omkl.batch.shared_problem` of several outputs.
@@ -246,7 +252,7 @@ class Solver(BaseSolver):
     natural_regularizer: ClassVar[str] = "mkl"
 
 
-class DesignSolver(BaseSolver):
+class DesignSolver(BaseSolver[OwnProblem, OwnStart]):
     """A method that solves a :class:`~omkl.batch.DesignProblem`."""
 
     default_tol = 1e-3

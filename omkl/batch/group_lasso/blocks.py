@@ -5,7 +5,6 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -160,7 +159,7 @@ class ColumnGroups:
 
     def __init__(
         self,
-        groups: Any,
+        groups: ArrayLike | None,
         n_columns: int,
         weights: ArrayLike | None = None,
         *,
@@ -276,7 +275,7 @@ class ColumnGroups:
         return np.unique(self.spread(np.arange(self.n_groups))[columns])
 
 
-def column_labels(groups: Any, n_columns: int) -> np.ndarray:
+def column_labels(groups: ArrayLike | None, n_columns: int) -> np.ndarray:
     """Return each column's group as 0, 1, ..., in the order of sorted labels or of lists.
 
     Parameters

@@ -1,6 +1,6 @@
 """Design matrices: products with all columns or with a few, without copies."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,8 @@ from omkl.kernels.inputs import as_floats
 
 #: Matrices that become designs.
 DesignLike: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | LinearOperator
+#: Matrices of designs; those of numbers are in single or double precision.
+StoredMatrix: TypeAlias = np.ndarray | sparse.sparray | sparse.spmatrix | LinearOperator
 #: Columns in double precision: a Fortran-ordered array (m, k), or a CSC matrix.
 Matrix: TypeAlias = np.ndarray | sparse.csc_matrix
 
@@ -30,7 +32,7 @@ class Design:
         ``correlations_and_norms`` available.
     """
 
-    def __init__(self, matrix: Any, selective: bool = False) -> None:
+    def __init__(self, matrix: StoredMatrix, selective: bool = False) -> None:
         self.matrix = matrix
         self.selective = selective
         self.shape = matrix.shape

@@ -3,7 +3,7 @@
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -11,7 +11,7 @@ from scipy import sparse
 from omkl._components import check_number
 from omkl.batch.group_lasso.blocks import ColumnGroups
 from omkl.batch.group_lasso.matrices import Design, StackedDesign
-from omkl.batch.problem import BaseProblem
+from omkl.batch.problem import BaseProblem, Model
 from omkl.batch.weighted_loss import (
     MultinomialLoss,
     PartlyFreeLoss,
@@ -36,8 +36,38 @@ COSINE = 0.15
 SAFETY = {8: 1.0 + 1e-9, 4: 1.0 + 1e-4}
 
 
+@dataclass
+class LinearModel:
+    """A sparse linear model: ``A[:, active] @ coefficients + intercept``.
+
+    Attributes
+    ----------
+    active : int array of shape (k,)
+        Columns with nonzero coefficients, in increasing order.
+    coefficients : array of shape (k,)
+    intercept : float
+        For K outputs an array (K,); ``coefficients`` then has the K values of each column side by
+        side.
+    """
+
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercept: float | np.ndarray = 0.0
+
+    def dense(self, n_columns: int) -> np.ndarray:
+        """Return all coefficients, (n,).
+
+        Parameters
+        ----------
+        n_columns : int
+        """
+        full = np.zeros(n_columns)
+        full[self.active] = self.coefficients
+        return full
+
+
 @dataclass(frozen=True)
-class DesignProblem(BaseProblem):
+class DesignProblem(BaseProblem[LinearModel]):
     r"""A linear model with a regularizer on the norms of groups of columns.
 
     .. math:: \min_{w, b}\ \frac{1}{\sum_i s_i} \sum_i s_i\, l\Bigl(y_i, (A w)_i + b\Bigr)
@@ -221,7 +251,7 @@ class DesignProblem(BaseProblem):
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return self.groups.dual_norms(self.design.correlations(rho))
 
-    def evaluate(self, model: "LinearModel") -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(self, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
         outputs = self.design.product(model.active, model.coefficients)
         outputs += np.repeat(model.intercept, len(outputs) // np.size(model.intercept))
         return self.groups.norms(model.dense(self.design.shape[1])), outputs
@@ -361,42 +391,12 @@ def stacked_problem(
     )
 
 
-@dataclass
-class LinearModel:
-    """A sparse linear model: ``A[:, active] @ coefficients + intercept``.
-
-    Attributes
-    ----------
-    active : int array of shape (k,)
-        Columns with nonzero coefficients, in increasing order.
-    coefficients : array of shape (k,)
-    intercept : float
-        For K outputs an array (K,); ``coefficients`` then has the K values of each column side by
-        side.
-    """
-
-    active: np.ndarray
-    coefficients: np.ndarray
-    intercept: float | np.ndarray = 0.0
-
-    def dense(self, n_columns: int) -> np.ndarray:
-        """Return all coefficients, (n,).
-
-        Parameters
-        ----------
-        n_columns : int
-        """
-        full = np.zeros(n_columns)
-        full[self.active] = self.coefficients
-        return full
-
-
-def check_start(model: Any, problem: DesignProblem) -> None:
+def check_start(model: Model, problem: DesignProblem) -> None:
     """Raise an InputError unless a start is a model of the columns of the problem.
 
     Parameters
     ----------
-    model : object
+    model : Expansion or LinearModel
     problem : DesignProblem
     """
     n_columns = problem.design.shape[1]

@@ -13,8 +13,28 @@ from omkl.losses.base import PointwiseLoss
 from omkl.regularizers.base import Regularizer
 
 
+@dataclass
+class Expansion:
+    r"""Kernel expansion of a model: a function for each active kernel, and an intercept.
+
+    Function m is :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`.
+
+    Attributes
+    ----------
+    active : int array of shape (k,)
+        Kernels with nonzero coefficients, in increasing order.
+    coefficients : array of shape (k, N)
+    intercept : float
+        For several outputs an array (N,), constant within each output.
+    """
+
+    active: np.ndarray
+    coefficients: np.ndarray
+    intercept: float | np.ndarray = 0.0
+
+
 @dataclass(frozen=True)
-class Problem(BaseProblem):
+class Problem(BaseProblem[Expansion]):
     r"""Multiple kernel learning on a finite set of samples.
 
     .. math:: \min_{f_m \in H_m,\, b}\
@@ -59,7 +79,7 @@ class Problem(BaseProblem):
     def dual_norms(self, rho: np.ndarray) -> np.ndarray:
         return np.sqrt(self.kernels.quadratics(rho))
 
-    def evaluate(self, model: "Expansion") -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(self, model: Expansion) -> tuple[np.ndarray, np.ndarray]:
         norms = np.zeros(self.kernels.n_kernels)
         outputs = np.full(self.kernels.n_samples, model.intercept)
         if len(model.active):
@@ -73,26 +93,6 @@ class Problem(BaseProblem):
 
     def path_values(self, count: int, decades: float) -> np.ndarray:
         return np.geomspace(1.0, 10.0**decades, count) * smallest_c(self)
-
-
-@dataclass
-class Expansion:
-    r"""Kernel expansion of a model: a function for each active kernel, and an intercept.
-
-    Function m is :math:`f_m = \sum_i \alpha_{mi} k_m(x_i, \cdot)`.
-
-    Attributes
-    ----------
-    active : int array of shape (k,)
-        Kernels with nonzero coefficients, in increasing order.
-    coefficients : array of shape (k, N)
-    intercept : float
-        For several outputs an array (N,), constant within each output.
-    """
-
-    active: np.ndarray
-    coefficients: np.ndarray
-    intercept: float | np.ndarray = 0.0
 
 
 def rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:

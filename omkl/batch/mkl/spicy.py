@@ -196,7 +196,7 @@ def _most_entrants(problem: Problem, n_present: int = 0) -> int:
 
 def solve_by_working_sets(
     problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
-) -> Solution:
+) -> Solution[Start]:
     """Solve a problem by a working-set method, given as a class of subproblems."""
     if start is None:
         constant, rho = problem.best_constant()
@@ -374,7 +374,7 @@ SAMPLE_SHARE = 0.003
 WIDENED = 0.03
 
 
-class Spicy(Solver):
+class Spicy(Solver[Problem, Start]):
     r"""SpicyMKL for any pointwise loss and a sum over kernels, or the square of one ("mkl").
 
     Each proximal step minimises the objective plus :math:`\sum_m \|f_m - f_m^{(t)}\|^2 / (2
@@ -396,11 +396,13 @@ class Spicy(Solver):
     several_outputs = True
     requires = GROUP_NORMS, DERIVATIVE_OF_PROX
 
-    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
+    def _search(
+        self, problem: Problem, monitor: GapMonitor, start: Start | None
+    ) -> Solution[Start]:
         return solve_by_working_sets(problem, _Proximal, monitor, start)
 
 
-class OneStep(Solver):
+class OneStep(Solver[Problem, Start]):
     r"""One smooth minimisation, for regularizers with a smooth dual.
 
     These are the elastic net (mu > 0), the block q-norm (q > 1), the ridge and others.
@@ -420,7 +422,9 @@ class OneStep(Solver):
     several_outputs = True
     requires = GROUP_NORMS, SMOOTH_DUAL
 
-    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
+    def _search(
+        self, problem: Problem, monitor: GapMonitor, start: Start | None
+    ) -> Solution[Start]:
         return solve_by_working_sets(problem, _Smooth, monitor, start)
 
 

@@ -33,7 +33,7 @@ ARMIJO = 1e-4
 AT_BOUND = 1e-9
 
 
-class SimpleMKL(Wrapper):
+class SimpleMKL(Wrapper[Search]):
     r"""Reduced gradient descent on the simplex (Rakotomamonjy et al. 2008).
 
     The search follows a direction while J falls: from one face of the simplex to the next, then to
@@ -45,6 +45,7 @@ class SimpleMKL(Wrapper):
     """
 
     aliases = {"simplemkl": {}}
+    search_class = Search
 
     def next_point(self, search: Search, point: Point) -> Point | None:
         # the direction of steepest descent on the simplex; the weight of the pivot balances the sum
@@ -105,7 +106,7 @@ def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, fla
     return best
 
 
-class HessianMKL(Wrapper):
+class HessianMKL(Wrapper[Search]):
     r"""Newton's method on the simplex (Chapelle and Rakotomamonjy 2008).
 
     The quadratic model of J is minimised over the simplex by libsvm's one-class SVM, which solves
@@ -119,6 +120,7 @@ class HessianMKL(Wrapper):
     """
 
     aliases = {"hessianmkl": {}}
+    search_class = Search
     default_max_iter = 200
 
     def next_point(self, search: Search, point: Point) -> Point | None:
@@ -195,7 +197,7 @@ def _backtrack(search: Search, point: Point, direction: np.ndarray) -> Point | N
     return None
 
 
-class Alternating(Wrapper):
+class Alternating(Wrapper[Search]):
     r"""Block coordinate descent on the function and the weights.
 
     With fixed weights an SVM gives the norms, :math:`\|f_m\| = d_m \|\rho\|_{K_m}`; with fixed
@@ -203,6 +205,7 @@ class Alternating(Wrapper):
     the dual objective at the solution of the SVM.
     """
 
+    search_class = Search
     least_weight = 1e-4  # updates are multiplicative: zero weights would stay zero
 
     def next_point(self, search: Search, point: Point) -> Point | None:
@@ -340,7 +343,7 @@ def _onto_simplex(vector: np.ndarray) -> np.ndarray:
     return L21Ball(1.0).prox(vector - vector.min() + 1.0 / len(vector), 1.0)
 
 
-class SILP(Wrapper):
+class SILP(Wrapper[CuttingPlanes]):
     r"""Semi-infinite linear programming (Sonnenburg et al. 2006): minimise a cutting-plane model.
 
     References
@@ -362,7 +365,7 @@ class SILP(Wrapper):
         return search.evaluate(weights) if adds_plane else None
 
 
-class LevelMKL(Wrapper):
+class LevelMKL(Wrapper[CuttingPlanes]):
     r"""The extended level method (Xu et al. 2009).
 
     Weights are projected onto a level set of the cutting-plane model. The level lies between the

@@ -15,7 +15,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.linalg import solve
@@ -172,7 +172,11 @@ def weights_in(sets: dict[str, str]) -> Requirement:
     return Requirement(meaning, lambda problem: problem.regularizer.weight_set in sets)
 
 
-class Wrapper(Solver):
+#: Kind of search of a method.
+OwnSearch = TypeVar("OwnSearch", bound=Search)
+
+
+class Wrapper(Solver[Problem, np.ndarray], Generic[OwnSearch]):
     """Base of the wrapper methods, for problems with an intercept.
 
     Subclasses define :meth:`next_point`. The base SVM is scikit-learn's ``SVC`` for the
@@ -185,13 +189,15 @@ class Wrapper(Solver):
     #: Least initial weight, as a share of the largest one.
     least_weight = 0.0
     #: Class of the search, with what the method remembers of it.
-    search_class: ClassVar[type[Search]] = Search
+    search_class: type[OwnSearch]
 
     @abstractmethod
-    def next_point(self, search: Any, point: Point) -> Point | None:
+    def next_point(self, search: OwnSearch, point: Point) -> Point | None:
         """Return the point after ``point``, or None if the method finds none."""
 
-    def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
+    def _search(
+        self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None
+    ) -> Solution[np.ndarray]:
         monitor.skip_start()
         search = self.search_class(problem, base_svm_for(problem, monitor.tol))
         weights = start
