@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl._components import check_choice
 from omkl._threads import in_threads
 from omkl.data.graphs import Graph
 from omkl.estimators.online_explanations import part_namer
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import ExamplesLike, TrainingBlock
 from omkl.estimators.targets import Labels
 from omkl.estimators.token_codec import EncodedGroups, Examples, top_of_bank
 from omkl.estimators.validation import check_sample_weight
@@ -30,7 +31,8 @@ from omkl.online.rounds import Example, Sequences
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeling import LabelCodec
-from omkl.sequences.reading import ChainOutputs, flat_labels, flatten, names_in
+from omkl.sequences.reading import ChainOutputs, LabelSequences, flat_labels, flatten, names_in
+from omkl.structures.base import Structure
 from omkl.structures.chain import allowed_transitions
 from omkl.structures.graphs.layout import GraphLayout
 from omkl.structures.graphs.pairwise import Certificate, GraphPotentials, PairwiseGraph
@@ -94,14 +96,14 @@ def _read_edges(graphs: Sequence[Graph]) -> TokenData | None:
     return TokenData(edges, offsets, ())
 
 
-def _read_labels(y: Any, n_nodes: np.ndarray) -> list:
+def _read_labels(y: LabelSequences, n_nodes: np.ndarray) -> list:
     """Flatten the labels of all nodes, also of images; ``n_nodes`` is (number of graphs,)."""
     if isinstance(y, Collection):
         y = [labels.ravel() if isinstance(labels, np.ndarray) else labels for labels in y]
     return flat_labels(y, n_nodes)
 
 
-def as_graphs(X: object) -> list[Graph]:
+def as_graphs(X: ExamplesLike) -> list[Graph]:
     """Check a list of graphs, and convert those of networkx."""
     import networkx
 
@@ -143,14 +145,18 @@ class GraphOutputs(ChainOutputs):
 
     Attributes
     ----------
+    kernels : list, dict or None
+        Kernels on edges.
     form : EdgeForm
         Before the first graphs are known, that of undirected edges without features.
     """
 
-    def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
-        edges = Edges.of("edges", labeler.edges)
+    def __init__(
+        self, edges: Edges, cost: ArrayLike | None, classes: Sequence | str | None
+    ) -> None:
+        self.kernels = edges.kernels
         self._transitions = edges.transitions
-        self._cost = labeler.cost
+        self._cost = cost
         self._classes = classes
         self._allowed = edges.allowed
         self._sweeps = edges.sweeps
@@ -199,7 +205,9 @@ class GraphOutputs(ChainOutputs):
         if misfit in (self._kind, *self._kind_of_group.values()):
             raise InputError(f'pairs="{misfit}" does not fit the {edges} edges of these graphs.')
 
-    def check(self, *gold: Any) -> None:
+    def check(
+        self, structure: Structure, codes: Labels, gold: np.ndarray, offsets: np.ndarray
+    ) -> None:
         """Accept all labels: the codec checks them, which knows the edges."""
 
     def _banks(self, n_labels: int, longest: int, averaging: bool) -> list:
@@ -292,7 +300,7 @@ class GraphExamples(Examples):
         return GraphExamples(nodes.tokens, nodes.gold, chosen, None, edges, layouts)
 
 
-class GraphCodec(LabelCodec):
+class GraphCodec(LabelCodec[GraphSpan]):
     """Codec of graphs and the labels of their nodes.
 
     See :class:`~omkl.sequences.labeling.LabelCodec`.
@@ -305,12 +313,8 @@ class GraphCodec(LabelCodec):
 
     element = "node"
     structure: PairwiseGraph
+    edges: Encoder | None = None
     _outputs: GraphOutputs
-
-    def __init__(self, outputs: GraphOutputs, estimator: Any, lexicons: Any) -> None:
-        super().__init__(outputs, estimator, lexicons)
-        self._edge_kernels = Edges.of("edges", estimator.edges).kernels
-        self.edges: Encoder | None = None
 
     @staticmethod
     def read(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
@@ -319,7 +323,7 @@ class GraphCodec(LabelCodec):
     def start(self, data: TokenData) -> Examples:
         form = EdgeForm(directed=data.layouts[0].directed, shared=data.edges is None)
         self._outputs = self._outputs.of_form(form)
-        kernels = self._edge_kernels
+        kernels = self._outputs.kernels
         if data.edges is not None:
             if kernels is None and not isinstance(data.edges.inputs, list):
                 kernels = ["linear"]
@@ -526,14 +530,14 @@ class GraphCodec(LabelCodec):
         return groups_of_kind
 
     def banks(
-        self, averaging: bool, training: Any = None, in_shards: bool = False
+        self, averaging: bool, training: Examples | None = None, in_shards: bool = False
     ) -> tuple[list[Any], list[Any]]:
         regularized, free = super().banks(averaging, training, in_shards)
         banks_of_edges = []
         for kind, groups in self._edge_groups_by_kind().items():
             pairs = LabelPairs(kind, self.structure.n_labels)
             tokens = None
-            if training is not None and self._caches_kernels(in_shards):
+            if isinstance(training, GraphExamples) and self._caches_kernels(in_shards):
                 tokens = training.edges[kind]
             for bank in self._banks_of(groups, tokens, pairs.n_weights, averaging):
                 banks_of_edges.append(EdgeBank(bank, pairs))

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from omkl.data.graphs import Graph
 from omkl.estimators.explanations import Explanation
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import ExamplesLike, TrainingBlock
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
+from omkl.graphs.edges import Edges
 from omkl.groups.edges import PairBank
 from omkl.groups.tables import TransitionBank
 from omkl.online.rounds import Record
@@ -96,13 +98,14 @@ radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_sta
     structure_: PairwiseGraph = field(init=False)
 
     def _codec(self, classes: Sequence | str | None = None) -> GraphCodec:
-        return GraphCodec(GraphOutputs(self, classes), self, self.lexicons)
+        edges = Edges.of("edges", self.edges)
+        return GraphCodec(GraphOutputs(edges, self.cost, classes), self, self.lexicons)
 
     def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
         data = super()._read(block, first, whole)
         return data._replace(total=len(data.layouts)) if whole else data
 
-    def certificates(self, X: Any, labels: LabelSequences = None) -> list[Certificate]:
+    def certificates(self, X: ExamplesLike, labels: LabelSequences = None) -> list[Certificate]:
         """Return how good the predicted labelling of each graph is.
 
         Parameters
@@ -125,7 +128,7 @@ radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_sta
 
     def explain(
         self,
-        x: Any,
+        x: Collection | Graph,
         *,
         labels: Collection | None = None,
         against: Collection | None = None,
@@ -157,7 +160,7 @@ radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_sta
         """
         return self._explain(x, labels, against, node, n)
 
-    def evaluate(self, X: Any, y: LabelSequences = None) -> dict[str, Any]:
+    def evaluate(self, X: ExamplesLike, y: LabelSequences = None) -> dict[str, Any]:
         """Evaluate nodes and labels.
 
         Parameters

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
+from omkl.data.graphs import Graph
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, at_temperature, structure_temperature
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.online_explanations import Outputs, explain_difference
 from omkl.estimators.options import Budget, OptionsOr, Passes
-from omkl.estimators.sources import TrainingBlock, blocks_of
+from omkl.estimators.sources import ExamplesLike, TrainingBlock, blocks_of
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import (
@@ -43,7 +44,7 @@ from omkl.sequences.labeling import (
     split_by_input,
     warn_of_unknown,
 )
-from omkl.sequences.reading import ChainOutputs, LabelSequences, Sequences
+from omkl.sequences.reading import ChainOutputs, LabelSequences
 from omkl.sequences.transitions import SCORES, Transitions
 from omkl.structures.chain import Chain
 
@@ -87,12 +88,12 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
 
     def fit(
         self,
-        X: Any,
+        X: ExamplesLike,
         y: LabelSequences = None,
         sample_weight: ArrayLike | None = None,
         *,
         classes: Sequence | str | None = None,
-        validation: tuple[Any, LabelSequences] | None = None,
+        validation: tuple[ExamplesLike, LabelSequences] | None = None,
         **run: Unpack[RunOptions],
     ) -> Self:
         """Train from scratch.
@@ -149,7 +150,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
 
     def partial_fit(
         self,
-        X: Any,
+        X: ExamplesLike,
         y: LabelSequences = None,
         classes: Sequence | str | None = None,
         sample_weight: ArrayLike | None = None,
@@ -197,7 +198,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
 
     # ---- prediction ------------------------------------------------------------------------------
 
-    def predict(self, X: Any, labels: LabelSequences = None) -> np.ndarray:
+    def predict(self, X: ExamplesLike, labels: LabelSequences = None) -> np.ndarray:
         """Predict the labels of each sequence or graph.
 
         Parameters
@@ -221,7 +222,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         return np.fromiter(predicted, dtype=object, count=len(predicted))
 
     def predict_nbest(
-        self, X: Any, n: int = 5, labels: LabelSequences = None
+        self, X: ExamplesLike, n: int = 5, labels: LabelSequences = None
     ) -> list[list[Labeling]]:
         """Predict the n best labellings of each sequence or graph, best first.
 
@@ -258,7 +259,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             )
         return labelings_of_inputs
 
-    def decision_function(self, X: Any) -> list[np.ndarray]:
+    def decision_function(self, X: ExamplesLike) -> list[np.ndarray]:
         """Compute the scores of the labels of each token or node, without transitions or edges.
 
         Parameters
@@ -272,7 +273,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         return [potentials.unary for potentials in potentials_of(self.model_, X)]
 
     @WithMarginals
-    def predict_marginals(self, X: Any, labels: LabelSequences = None) -> list[np.ndarray]:
+    def predict_marginals(self, X: ExamplesLike, labels: LabelSequences = None) -> list[np.ndarray]:
         """Predict the probability of each label at each token or node.
 
         Available for ``loss="crf"``, and for other losses after calibration; see :meth:`calibrate`.
@@ -301,7 +302,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             marginals_of_inputs.append(marginals)
         return marginals_of_inputs
 
-    def calibrate(self, X: Any, y: LabelSequences = None) -> Self:
+    def calibrate(self, X: ExamplesLike, y: LabelSequences = None) -> Self:
         """Calibrate probabilities by temperature scaling on held-out data.
 
         Potentials are divided by ``temperature_``, which minimizes the log loss of single labels
@@ -331,7 +332,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
     # ---- evaluation and explanation --------------------------------------------------------------
 
     def score(
-        self, X: Any, y: LabelSequences = None, sample_weight: ArrayLike | None = None
+        self, X: ExamplesLike, y: LabelSequences = None, sample_weight: ArrayLike | None = None
     ) -> float:
         """Return the fraction of tokens or nodes with the right label, in [0, 1].
 
@@ -356,7 +357,9 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             raise InputError("y must hold a label other than None.")
         return right / total
 
-    def _gold_and_predicted(self, X: Any, y: LabelSequences) -> tuple[list[list], list[list]]:
+    def _gold_and_predicted(
+        self, X: ExamplesLike, y: LabelSequences
+    ) -> tuple[list[list], list[list]]:
         """Return the gold and the predicted labels of each input."""
         gold: list[list] = []
         predicted: list[list] = []
@@ -377,7 +380,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
 
     def _explain(
         self,
-        x: Any,
+        x: Collection | Graph,
         labels: Collection | None,
         against: Collection | None,
         at: int | None,
@@ -580,7 +583,8 @@ class SequenceLabeler(Labeler[ChainCodec]):
     structure_: Chain = field(init=False)
 
     def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
-        return ChainCodec(ChainOutputs(self, classes), self, self.lexicons)
+        transitions = Transitions.of("transitions", self.transitions)
+        return ChainCodec(ChainOutputs(transitions, self.cost, classes), self, self.lexicons)
 
     def _task(self) -> Task:
         return Task(self._codec(), self._read)
@@ -620,7 +624,7 @@ class SequenceLabeler(Labeler[ChainCodec]):
         return self._explain(x, labels, against, token, n)
 
     def evaluate(
-        self, X: Sequences, y: LabelSequences = None, *, scheme: str | None = None
+        self, X: ExamplesLike, y: LabelSequences = None, *, scheme: str | None = None
     ) -> dict[str, Any]:
         """Evaluate tokens, labels, and entities if labels such as ``B-PER`` and ``O`` mark them.
 

@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from omkl._components import warn_caller
 from omkl.estimators.online_explanations import part_namer
-from omkl.estimators.sources import TrainingBlock, as_stream, blocks_of
+from omkl.estimators.sources import ExamplesLike, TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
@@ -18,7 +18,6 @@ from omkl.groups.tokens import Span
 from omkl.online.model import OnlineModel
 from omkl.sequences.reading import (
     LabelSequences,
-    Sequences,
     check_feasible,
     possible_labels,
     read_sequences,
@@ -28,6 +27,8 @@ from omkl.structures.chain import Chain, CheckedPotentials
 
 #: Code of a label that is None.
 UNKNOWN = -1
+#: Kind of encoded input of a codec.
+OwnInput = TypeVar("OwnInput", bound=Span)
 
 
 class Labeling(NamedTuple):
@@ -45,7 +46,7 @@ class Labeling(NamedTuple):
     score: float
 
 
-class LabelCodec(TokenCodec):
+class LabelCodec(TokenCodec, Generic[OwnInput]):
     """Codec of inputs whose elements have labels: sequences of tokens, or graphs of nodes.
 
     Subclasses read, score and label inputs for a :class:`Labeler`. In their methods, ``data`` holds
@@ -64,7 +65,7 @@ class LabelCodec(TokenCodec):
         """
 
     @abstractmethod
-    def encode_input(self, data: TokenData) -> Any:
+    def encode_input(self, data: TokenData) -> OwnInput:
         """Encode a single input."""
 
     @abstractmethod
@@ -89,7 +90,7 @@ class LabelCodec(TokenCodec):
 
     @abstractmethod
     def other_labels(
-        self, x: Any, potentials: Potentials, chosen: np.ndarray, at: int | None
+        self, x: OwnInput, potentials: Potentials, chosen: np.ndarray, at: int | None
     ) -> np.ndarray:
         """Return a good labelling (n,) that differs from the ``chosen`` one of an input.
 
@@ -101,7 +102,7 @@ class LabelCodec(TokenCodec):
         """Make a function that names the pieces of an explanation."""
 
 
-class ChainCodec(LabelCodec):
+class ChainCodec(LabelCodec[Span]):
     """Codec of sequences of labels; see :class:`~omkl.sequences.labeling.LabelCodec`."""
 
     element = "token"
@@ -191,7 +192,7 @@ class ChainCodec(LabelCodec):
 
 
 def potentials_of(
-    model: OnlineModel[Any], X: Sequences, labels: LabelSequences = None
+    model: OnlineModel[Any], X: ExamplesLike, labels: LabelSequences = None
 ) -> Iterator[Potentials]:
     """Yield the potentials of each input; they forbid what contradicts known ``labels``."""
     for data, possible in constrained_inputs(model, X, labels):
@@ -199,7 +200,7 @@ def potentials_of(
 
 
 def constrained_inputs(
-    model: OnlineModel[Any], X: Sequences, labels: LabelSequences
+    model: OnlineModel[Any], X: ExamplesLike, labels: LabelSequences
 ) -> Iterator[tuple[TokenData, np.ndarray | None]]:
     """Read inputs block by block, and yield them with the possible labels of their elements.
 

@@ -5,6 +5,7 @@ from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.data import Stream
@@ -107,10 +108,11 @@ class ChainOutputs(Outputs[Labels, Chain]):
     single = False
     codes = PartialLabels
 
-    def __init__(self, labeler: Any, classes: Sequence | str | None) -> None:
-        transitions = Transitions.of("transitions", labeler.transitions)
+    def __init__(
+        self, transitions: Transitions, cost: ArrayLike | None, classes: Sequence | str | None
+    ) -> None:
         self._transitions = transitions.scores
-        self._cost = labeler.cost
+        self._cost = cost
         self._classes = classes
         self._allowed = transitions.allowed
         self._by_position = transitions.by_position
