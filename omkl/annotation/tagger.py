@@ -358,11 +358,13 @@ class Tagger:
             )
 
     def annotate(
-        self, treebank: Treebank, predict: Callable[[list], Iterable] | None = None
+        self,
+        treebank: Treebank,
+        predict: Callable[[SequenceLabeler, list], Iterable] = SequenceLabeler.predict,
     ) -> Treebank:
         """Replace the columns of the tagger by predictions from the forms.
 
-        ``predict`` predicts the tags of the words of sentences; the labeler by default.
+        ``predict`` predicts the tags of the words of sentences by the labeler.
         """
         forms = strings_of(treebank, "forms")
         tags = [""] * len(forms)
@@ -370,8 +372,8 @@ class Tagger:
             if self.labeler is None:
                 tags = [str(self.all_models[self.tag])] * len(forms)
             else:
-                predict = predict or self.labeler.predict
-                labels_of_sentences = predict(by_sentence(forms, treebank.offsets))
+                sentences = by_sentence(forms, treebank.offsets)
+                labels_of_sentences = predict(self.labeler, sentences)
                 tags = list(chain.from_iterable(map(np.ndarray.tolist, labels_of_sentences)))
             treebank = treebank.with_strings(self.tag, tags)
         if self.morphology:

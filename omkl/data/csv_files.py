@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputE
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyarrow.csv import InvalidRow
 
 #: Number of bytes to parse at a time; the first piece decides the types of columns.
 PIECE = 1 << 20
@@ -253,7 +254,7 @@ class _CSVFile:
         refused: dict[int, str] = {}
         torn: list[int] = []
 
-        def refuse(row: Any) -> str:
+        def refuse(row: InvalidRow) -> str:
             number = first_row + row.number - 1
             cells = "cell" if row.actual_columns == 1 else "cells"
             refused[number] = (

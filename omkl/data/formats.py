@@ -78,15 +78,18 @@ class StreamFormat(Component):
 
 
 def _format(
-    name: str, suffixes: Iterable[str], open: Callable[..., Stream], **attributes: Any
+    name: str,
+    suffixes: Iterable[str],
+    open: Callable[..., Stream],
+    **attributes: str | int | tuple[str, ...],
 ) -> type[StreamFormat]:
     """Make the class of a format from its attributes, and the function that opens a stream."""
-    attributes |= {"aliases": {name: {}}, "suffixes": tuple(suffixes), "open": staticmethod(open)}
-    return type(name, (StreamFormat,), attributes)
+    members = {"aliases": {name: {}}, "suffixes": tuple(suffixes), "open": staticmethod(open)}
+    return type(name, (StreamFormat,), {**members, **attributes})
 
 
 #: The last column of a table is the target.
-_TABLE: dict[str, Any] = {"has_target": True, "default_target": -1}
+_TABLE: dict[str, int] = {"has_target": True, "default_target": -1}
 _ARROW = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
 #: All formats; for unknown suffixes the first one.
 FORMATS = [

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import check_number
-from omkl.data.blocks import n_rows
+from omkl.data.blocks import Rows, n_rows
 from omkl.data.files import PathLike, lines, output_file
 from omkl.exceptions import DataFileError, InputError
 from omkl.structures.graphs.layout import GraphLayout
@@ -52,7 +52,11 @@ class Graph:
     """
 
     def __init__(
-        self, nodes: Any, edges: ArrayLike, edge_features: Any = None, directed: bool = False
+        self,
+        nodes: Rows,
+        edges: ArrayLike,
+        edge_features: Rows | None = None,
+        directed: bool = False,
     ) -> None:
         is_collection = isinstance(nodes, Sized) or hasattr(nodes, "shape")
         if isinstance(nodes, (str, bytes, dict)) or not is_collection:
@@ -339,7 +343,7 @@ def write_graphs(path: PathLike, graphs: Sequence[Graph], labels: Sequence | Non
             file.write(f"{text}\n".encode())
 
 
-def _numbers(features: Any) -> Any:
+def _numbers(features: list | None) -> Any:
     """Convert rows of numbers to an array; keep other features."""
     first = features[0] if isinstance(features, list) and features else None
     if isinstance(first, list) and first and isinstance(first[0], (int, float)):

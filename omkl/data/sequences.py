@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import isfinite
 from numbers import Real
@@ -401,8 +401,10 @@ def _is_entry(value: object) -> bool:
 
 #: Types of numbers in a token.
 REAL = (Real, np.bool_)
+#: A value of a token that is a dict.
+Entry: TypeAlias = str | float | np.generic | Mapping[Any, float] | Collection | None
 #: A word, a dict, or a list of attributes or numbers.
-Token: TypeAlias = str | Mapping[str, object] | Sequence
+Token: TypeAlias = str | Mapping[str, Entry] | Sequence
 
 
 def write_sequences(
@@ -476,7 +478,7 @@ def _as_crfsuite(x: Sequence[Token], y: Sequence) -> str:
     return "\n".join([*lines, "", ""])
 
 
-def _weights(key: str, value: object) -> Mapping[Any, Any]:
+def _weights(key: str, value: Entry) -> Mapping[Any, Any]:
     """Map each value of a token's entry to its weight; the key of a plain number is None."""
     if value is None or value is False:
         return {}
@@ -509,7 +511,7 @@ def _cell(cell: str) -> str:
     return cell
 
 
-def _label(label: object) -> str:
+def _label(label: Hashable) -> str:
     """Return a label as a cell; labels that are no strings are JSON."""
     text = ""
     if isinstance(label, str):
@@ -550,7 +552,7 @@ def _as_json(x: Sequence[Token], y: Sequence | None) -> str:
     return line + "\n"
 
 
-def _json(value: object) -> str:
+def _json(value: dict[str, list] | Hashable) -> str:
     """Write a value as JSON without NaN."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
 
@@ -564,7 +566,7 @@ def _plain(value: object) -> object:
     raise InputError(f"JSON does not hold {shown(value)}.")
 
 
-def _simple(token: Mapping[str, object]) -> dict[str, object]:
+def _simple(token: Mapping[str, Entry]) -> dict[str, Entry]:
     """Replace dicts with a single value in a token by the equivalent string or number."""
     simple = dict(token)
     for key, value in token.items():

@@ -1,13 +1,18 @@
 """Predictions of models with confidences, and with correct outputs which of them are wrong."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from omkl.annotation.annotator import Annotator
+from omkl.annotation.tagger import Tagger
 from omkl.data import Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals
+from omkl.estimators.persistence import SavedEstimator
 from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock, blocks_of
 from omkl.exceptions import InputError
 from omkl.parsing.decoding import (
@@ -16,6 +21,7 @@ from omkl.parsing.decoding import (
     ParseMarginals,
     confidences,
 )
+from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import (
     Sentences,
     check_sentences,
@@ -25,8 +31,12 @@ from omkl.parsing.sentences import (
     with_notes,
 )
 from omkl.sequences.evaluation import entity_finder
+from omkl.sequences.labeler import Labeler, SequenceLabeler
 from omkl.sequences.labeling import read_inputs, warn_of_unknown
 from omkl.structures.base import Potentials, Structure
+
+if TYPE_CHECKING:
+    from sklearn.base import ClassifierMixin
 
 #: Confidence of tokens outside of entities, below every threshold.
 OUTSIDE = -1.0
@@ -65,7 +75,7 @@ class Answer(NamedTuple):
     wrong: Any = False
     right: np.ndarray = np.zeros(0)
 
-    def compared(self, unknown: dict[object, None]) -> "Answer":
+    def compared(self, unknown: dict[object, None]) -> Answer:
         """Compare with the correct labels, and collect those that the model does not know."""
         codes = {name: k for k, name in enumerate(self.names.tolist())}
         right = np.zeros(len(self.gold))
@@ -78,17 +88,17 @@ class Answer(NamedTuple):
                 unknown[label] = None
         return self._replace(wrong=self.wrong | wrong, right=right)
 
-    def times(self, probabilities: np.ndarray) -> "Answer":
+    def times(self, probabilities: np.ndarray) -> Answer:
         """Multiply by further probabilities of the tokens, (n,)."""
         sure = float(self.sure * probabilities.prod())
         return self._replace(sure=sure, tokens=self.tokens * probabilities)
 
-    def with_heads(self, marginals: ParseMarginals) -> "Answer":
+    def with_heads(self, marginals: ParseMarginals) -> Answer:
         """Show the probabilities of the heads of the words of a sentence."""
         probabilities = marginals.arcs[:, 1:].T
         return self._replace(values=probabilities, names=np.arange(probabilities.shape[1]))
 
-    def in_entities(self) -> tuple["Answer", list[int]]:
+    def in_entities(self) -> tuple[Answer, list[int]]:
         """Return confidences and errors of predicted entities, and their first tokens.
 
         The confidence of an entity is at all of its tokens, and its error at the first one. Tokens
@@ -121,8 +131,8 @@ class Answer(NamedTuple):
 
 
 def answers_of(
-    model: Any,
-    X: object,
+    model: SavedEstimator,
+    X: ExamplesLike,
     y: OutputsLike = None,
     column: str | None = None,
     compare: bool = False,
@@ -141,7 +151,7 @@ def answers_of(
 
 
 def _labelled(
-    model: Any,
+    model: Labeler,
     X: ExamplesLike,
     y: OutputsLike = None,
     column: None = None,
@@ -187,7 +197,7 @@ def _answer_from(
 
 
 def _rows(
-    model: Any, X: ExamplesLike, y: OutputsLike, column: None, compare: bool
+    model: ClassifierMixin, X: ExamplesLike, y: OutputsLike, column: None, compare: bool
 ) -> Iterator[Answer]:
     """Predict classes of rows."""
     for block in blocks_of(X, y):
@@ -224,15 +234,19 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
 # ---- sentences -----------------------------------------------------------------------------------
 
 
-def columns_of(model: Any) -> tuple[str, ...]:
+def columns_of(model: DependencyParser | Annotator) -> tuple[str, ...]:
     """Return the columns that a parser or an annotator predicts."""
-    if model.example_kind == "annotations":
+    if isinstance(model, Annotator):
         return model.columns_
     return TREE if model.trees.labeled else TREE[:1]
 
 
 def _sentences(
-    model: Any, X: Sentences, y: OutputsLike, column: str | None, compare: bool
+    model: DependencyParser | Annotator,
+    X: Sentences,
+    y: OutputsLike,
+    column: str | None,
+    compare: bool,
 ) -> Iterator[Answer]:
     """Annotate sentences; an answer is wrong where one of the wanted columns is."""
     judged = columns_of(model) if column is None else (column,)
@@ -267,7 +281,7 @@ def column_of(treebank: Treebank, name: str) -> np.ndarray:
 
 
 def annotated(
-    model: Any,
+    model: DependencyParser | Annotator,
     treebank: Treebank,
     wanted: Sequence[str],
     predicted: Sequence[str],
@@ -279,21 +293,23 @@ def annotated(
     ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence``
     writes probabilities to MISC, as the model does.
     """
-    tagger = None
-    parser = model
+    tagger: Tagger | None = None
+    parser: DependencyParser | None
     predicts_trees = not set(predicted).isdisjoint(TREE)
-    if model.example_kind == "annotations":
+    if isinstance(model, Annotator):
         model._prepare(treebank)
         model.check_probabilities(trees=predicts_trees)
         tagger = model.tagger_
         parser = model.parser_
+    else:
+        parser = model
     answers = []
     for length in treebank.lengths:
         nothing = np.zeros((length, 0))
         answers.append(Answer(nothing, 1.0, np.ones(length), values=nothing, names=np.zeros(0)))
     if tagger is not None:
         treebank, answers = _tagged(tagger, treebank, answers, wanted[0], confidence)
-    if predicts_trees:
+    if predicts_trees and parser is not None:
         relations = "deprels" in predicted
         treebank, answers = _parsed(parser, treebank, answers, wanted, relations, confidence)
     shown = "heads" if "heads" in wanted else wanted[0]
@@ -302,7 +318,7 @@ def annotated(
 
 
 def _tagged(
-    tagger: Any, treebank: Treebank, answers: list[Answer], shown: str, confidence: bool
+    tagger: Tagger, treebank: Treebank, answers: list[Answer], shown: str, confidence: bool
 ) -> tuple[Treebank, list[Answer]]:
     """Return sentences with tags, and answers as sure as the tags, unless these cannot be wrong.
 
@@ -310,8 +326,8 @@ def _tagged(
     """
     tags: list[Answer] = []
 
-    def predict(words: list) -> list[np.ndarray]:
-        tags.extend(_labelled(tagger.labeler, words))
+    def predict(labeler: SequenceLabeler, words: list) -> list[np.ndarray]:
+        tags.extend(_labelled(labeler, words))
         return [answer.labels for answer in tags]
 
     treebank = tagger.annotate(treebank, predict)
@@ -329,7 +345,7 @@ def _tagged(
 
 
 def _parsed(
-    parser: Any,
+    parser: DependencyParser,
     treebank: Treebank,
     answers: list[Answer],
     wanted: Sequence[str],
@@ -357,7 +373,7 @@ def _parsed(
 
 
 #: Reader of examples by their kind.
-READERS: dict[str, Callable[..., Iterator[Answer]]] = {
+READERS: dict[str | None, Callable[..., Iterator[Answer]]] = {
     "sequences": _labelled,
     "graphs": _labelled,
     "rows": _rows,

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from omkl._components import warn_caller
+from omkl.annotation.annotator import Annotator
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, estimator_class
 from omkl.estimators.sources import ExamplesLike, OutputsLike, blocks_of
 from omkl.estimators.validation import Number, OneOf
@@ -14,6 +16,7 @@ from omkl.exceptions import DataWarning, InputError
 from omkl.guarantees.answers import READERS, Answer, answers_of, columns_of, row_outputs
 from omkl.guarantees.bounds import chosen_threshold, conformal_threshold, error_curve, n_needed
 from omkl.online.rounds import below
+from omkl.parsing.parser import DependencyParser
 from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Share of errors that a user accepts, or a confidence.
@@ -92,7 +95,7 @@ class CheckedModel(SavedEstimator):
         SHARE.check("confidence", self.confidence)
         OneOf(UNITS[self.model.example_kind]).check("unit", self.unit)
         columns: list[str | None] = [None]
-        if self.model.example_kind in ("trees", "annotations"):
+        if isinstance(self.model, (DependencyParser, Annotator)):
             columns += columns_of(self.model)
         OneOf(tuple(columns)).check("column", self.column)
         examples = self._parts_of_examples(X, y)
@@ -261,7 +264,7 @@ class CheckedModel(SavedEstimator):
         *,
         miss: float = 0.1,
         rate: float = 0.01,
-        **learning: Any,
+        **learning: ArrayLike | None,
     ) -> "CheckedModel":
         r"""Adapt sets to examples of a stream, and train the model if it has ``partial_fit``.
 

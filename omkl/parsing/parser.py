@@ -203,7 +203,9 @@ early_stopping, n_jobs, callbacks, verbose, random_state
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
             data = self._read(block, whole=True)
             candidates = self._codec().suitable_templates(data)
-            templates, curve = template_selection.select_templates(self, candidates, data, run)
+            templates, curve = template_selection.select_templates(
+                self, self.keep, candidates, data, run
+            )
         codec = TreebankCodec(self, templates, run)
         task = Task(
             codec, self._read, companions=_companions, finish=codec.finish, passes=codec.passes

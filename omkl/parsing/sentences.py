@@ -12,7 +12,7 @@ from omkl._messages import listed, shown
 from omkl.data import Sentence, Stream, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import WeightedExamples
+from omkl.estimators.sources import OutputsLike, WeightedExamples
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import (
     OUTSIDE,
@@ -37,13 +37,13 @@ DECIMALS = 3
 STAND_INS = {"xpos": "upos", "upos": "xpos"}
 #: A column of tags is nearly empty if at most this fraction of words has a tag.
 SCARCE = 0.1
+#: A sentence as given by users, or a path of sentences.
+SentenceLike: TypeAlias = Sentence | Iterable[str] | str | os.PathLike
 #: Sentences as given by users: paths, a treebank, a stream, or lists of words.
-Sentences: TypeAlias = (
-    str | os.PathLike | Treebank | Stream | Iterable[Sentence | Iterable[str] | str | os.PathLike]
-)
+Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[SentenceLike]
 
 
-def check_sentences(X: Sentences, y: object = None) -> Sentences:
+def check_sentences(X: Sentences, y: OutputsLike = None) -> Sentences:
     """Reject targets y, and convert an iterator to a list.
 
     Online estimators take an iterator for a stream of pairs.
@@ -87,7 +87,7 @@ def as_treebank(
     return Treebank.from_sentences(sentences, trees=trees, single_root=single_root)
 
 
-def _as_sentence(item: object, number: int) -> Sentence:
+def _as_sentence(item: SentenceLike, number: int) -> Sentence:
     """Convert a list of words to a Sentence; ``number`` is for messages."""
     if isinstance(item, Sentence):
         return item

@@ -4,12 +4,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, Unpack
 
 import numpy as np
 
 from omkl._components import check_number
 from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.base import Contributions
@@ -53,6 +54,25 @@ CANDIDATES = 0.99
 PART_EPOCHS = 3
 #: Share of the memory for parts of second-order trees.
 FOR_PARTS = 0.25
+
+
+#: A trained parser of a stage.
+Parser: TypeAlias = OnlineEstimator[TreeCodec]
+
+
+class TrainableParser(Protocol):
+    """A parser that stages train on sentences."""
+
+    n_jobs: int | None
+
+    def fit(
+        self,
+        X: Treebank,
+        y: None = None,
+        sample_weight: np.ndarray | None = None,
+        **run: Unpack[RunOptions],
+    ) -> Parser:
+        """Train from scratch."""
 
 
 class Selection(NamedTuple):
@@ -173,8 +193,12 @@ def complete_heads(structure: TreeStructure, guide: Guide, gold: Treebank) -> np
 
 
 def cross_fit(
-    first: Any, treebank: Treebank, weights: np.ndarray | None, folds: int, running: RunOptions
-) -> tuple[Any, Guide]:
+    first: TrainableParser,
+    treebank: Treebank,
+    weights: np.ndarray | None,
+    folds: int,
+    running: RunOptions,
+) -> tuple[Parser, Guide]:
     """Train a copy of a first parser on gold trees, and collect its cross-fitted advice.
 
     Advice on sentence ``i`` comes from a parser trained on the sentences ``j`` with ``j % folds !=
@@ -184,7 +208,7 @@ def cross_fit(
     """
     check_number("folds", folds, above=1, below=len(treebank) + 1, integer=True)
 
-    def train(name: str, sentences: np.ndarray | None = None) -> Any:
+    def train(name: str, sentences: np.ndarray | None = None) -> Parser:
         """Train a copy of the first parser on these sentences; None: all."""
         options = in_folder(running, name)
         if sentences is None:
@@ -290,13 +314,13 @@ class CoarseToFine(SingleStage):
     #: Maximum number of candidates of a word.
     most: int | None = None
 
-    def __init__(self, first: Any, selection: Selection) -> None:
+    def __init__(self, first: Parser, selection: Selection) -> None:
         self.first = (first,)
         self.selection = selection
 
     @classmethod
     def train(
-        cls, first: Any, data: TreeData, folds: int, running: RunOptions, share: float
+        cls, first: TrainableParser, data: TreeData, folds: int, running: RunOptions, share: float
     ) -> tuple[Self, Guide]:
         """Train a first parser, and select candidate arcs for training.
 
@@ -306,10 +330,10 @@ class CoarseToFine(SingleStage):
         cls.check_whole(data.whole)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
-            first, guide = cross_fit(first, data.treebank, data.weights, folds, running)
+            parser, guide = cross_fit(first, data.treebank, data.weights, folds, running)
         margin = margin_of_candidates(guide, data.treebank, share)
-        stage = cls(first, Selection(margin=margin, most=cls.most))
-        right = complete_heads(first.model_.codec.structure, guide, data.treebank)
+        stage = cls(parser, Selection(margin=margin, most=cls.most))
+        right = complete_heads(parser.model_.codec.structure, guide, data.treebank)
         guide = candidate_arcs(guide, data.treebank, stage.selection, [right], cls.corrects)
         return stage, guide
 
@@ -338,7 +362,7 @@ class CoarseToFine(SingleStage):
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}
 
     @classmethod
-    def unpack(cls, kind: type[Any], values: Manifest, unpacker: Unpacker) -> Self:
+    def unpack(cls, kind: type[Parser], values: Manifest, unpacker: Unpacker) -> Self:
         """Create the stage from the result of :meth:`pack`; ``kind`` is the class of the parser."""
         of_first = Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
         first = kind._from_model(values["first"], of_first)

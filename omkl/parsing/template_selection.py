@@ -10,10 +10,11 @@ from tqdm import tqdm
 
 from omkl._components import check_number
 from omkl.data import Treebank
+from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.training import RunOptions, in_folder
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.templates.bank import ArcTemplateBank
-from omkl.groups.templates.language import NAMED_SETS, TemplateSet
+from omkl.groups.templates.language import NAMED_SETS, AnyTemplates, TemplateSet
 from omkl.online.rounds import Record
 from omkl.online.trainer import OnlineTrainer
 from omkl.parsing.sentences import TreeData
@@ -24,7 +25,7 @@ PERIOD, RANKED = 5, 100
 
 
 def saved_templates(
-    templates: Any, lexicons: Collection[str], used: TemplateSet | None
+    templates: AnyTemplates, lexicons: Collection[str], used: TemplateSet | None
 ) -> str | list[str]:
     """Return the parameter ``templates`` of a parser for a model file: lines, or the name of a set.
 
@@ -54,7 +55,11 @@ def restricted_banks(trainer: OnlineTrainer, names: Sequence[str]) -> list[ArcTe
 
 
 def select_templates(
-    parser: Any, templates: TemplateSet, data: TreeData, running: RunOptions
+    parser: OnlineEstimator,
+    keep: int | str,
+    templates: TemplateSet,
+    data: TreeData,
+    running: RunOptions,
 ) -> tuple[TemplateSet, list[Record] | None]:
     """Select the templates to keep by training on a treebank.
 
@@ -63,7 +68,9 @@ def select_templates(
     Parameters
     ----------
     parser : DependencyParser
-        Untrained, with ``keep``, an int or "auto".
+        Untrained.
+    keep : int or "auto"
+        Number of templates to keep.
     templates : TemplateSet
         Candidates.
     data : TreeData
@@ -90,7 +97,7 @@ def select_templates(
             )
 
     n_sentences = len(data.treebank)
-    if isinstance(parser.keep, str):
+    if isinstance(keep, str):
         if n_sentences < 4 * PERIOD:
             raise InputError(
                 f'keep="auto" holds out one sentence in {PERIOD}, '
@@ -98,9 +105,9 @@ def select_templates(
             )
         tell = tqdm.write if parser.verbose else _say_nothing
         return fewest_templates(train, templates, data.treebank, tell)
-    check_number("keep", parser.keep, above=0, below=len(templates) + 1, integer=True)
+    check_number("keep", keep, above=0, below=len(templates) + 1, integer=True)
     ranking = train("selection", templates, np.arange(n_sentences)).ranking()
-    return templates.keep(ranking[: parser.keep]), None
+    return templates.keep(ranking[:keep]), None
 
 
 def _say_nothing(line: str) -> None:
@@ -219,9 +226,9 @@ class _Trials:
         return curve
 
 
-def _names_in_use(parser: Any) -> list[str]:
+def _names_in_use(parser: OnlineEstimator) -> list[str]:
     """Return the names of the templates with a weight."""
-    return [name for name, weight in parser.template_weights_.items() if weight > 0]
+    return [name for name, weight in parser.kernel_weights_.items() if weight > 0]
 
 
 def arcs_first(names: list[str], templates: TemplateSet) -> list[str]:
