@@ -14,7 +14,7 @@ from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.calibration import WithMarginals, has_marginals
 from omkl.estimators.explanations import Explanation, explanation, summary_of
 from omkl.estimators.options import Passes
-from omkl.estimators.sources import TrainingBlock
+from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import InstanceOf, Number, check_parameters
 from omkl.exceptions import InputError
@@ -525,7 +525,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         trainers = [model.trainer for model in self._models]
         return list(chain.from_iterable(map(template_selection.template_banks, trainers)))
 
-    def group_report(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
+    def group_report(self, X: ExamplesLike, y: OutputsLike = None) -> list[dict[str, Any]]:
         """Report the size of each template, and how much it helps on held-out trees.
 
         See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from omkl._messages import listed, shown
 from omkl.data import Sentence, Stream, Treebank, read_treebank
 from omkl.data.treebank.treebank import check_heads
 from omkl.estimators.persistence import fingerprint
-from omkl.estimators.sources import OutputsLike, WeightedExamples
+from omkl.estimators.sources import ExamplesLike, OutputsLike, WeightedExamples
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.fields import (
     OUTSIDE,
@@ -41,9 +41,11 @@ SCARCE = 0.1
 SentenceLike: TypeAlias = Sentence | Iterable[str] | str | os.PathLike
 #: Sentences as given by users: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[SentenceLike]
+#: Kind of examples, usually sentences.
+Examples = TypeVar("Examples", bound=ExamplesLike)
 
 
-def check_sentences(X: Sentences, y: OutputsLike = None) -> Sentences:
+def check_sentences(X: Examples, y: OutputsLike = None) -> Examples | list:
     """Reject targets y, and convert an iterator to a list.
 
     Online estimators take an iterator for a stream of pairs.
