@@ -1,119 +1,26 @@
 """OnlineMKLClassifier and OnlineMKLRegressor: online learning of a class or a number per row."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.extmath import softmax
 from sklearn.utils.metaestimators import available_if
 
 from omkl._components import members_of
-from omkl.data.blocks import n_rows
-from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.batch import is_a_classifier, resolve_loss
+from omkl.estimators.batch import resolve_loss
 from omkl.estimators.calibration import needs_probabilities
 from omkl.estimators.explanations import Explanation, one_row
 from omkl.estimators.online_explanations import explain_class, explain_number
-from omkl.estimators.options import Budget
 from omkl.estimators.sources import TrainingBlock
 from omkl.estimators.targets import ClassOutputs, NumberOutputs
-from omkl.estimators.token_codec import TOKEN_CONSTRAINTS, TokenCodec
+from omkl.estimators.token_codec import TokenCodec
 from omkl.estimators.training import RunOptions, Task
-from omkl.estimators.validation import Constraint, OneOf, column_names_of
-from omkl.features.encoder import Encoder
-from omkl.features.views import PLAIN, TokenData
-from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss, StructuredLoss
-from omkl.mkl.rows import (
-    RowsLike,
-    checked_rows,
-    held_out_r2,
-    read_rows,
-    row_potentials,
-    score_rows,
-)
-from omkl.mkl.shapes import GroupEffect, Shapes, find_shapes
-from omkl.online.group_contributions import group_outputs
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
-    """Base class of online estimators that learn a class or a number per row.
-
-    Its fields are shared parameters, described in :class:`OnlineMKLClassifier`. Subclasses define
-    ``fit``, ``partial_fit``, ``predict`` and ``score``.
-    """
-
-    _constraints: ClassVar[dict[str, Constraint]] = {
-        **OnlineEstimator._constraints,
-        **TOKEN_CONSTRAINTS,
-        "missing": OneOf(("indicator", "error")),
-    }
-    report_sections = ("worth", "weights", "evidence", "groups", "scales", "features")
-
-    kernels: KernelSpecs | None = field(default=None, kw_only=False)
-    missing: str = "indicator"
-    fit_intercept: bool = True
-    budget: int | Budget | None = None
-
-    def shapes(self, X: Any) -> Shapes:
-        """Return the model as a sum of functions of single columns, without bands.
-
-        See :meth:`omkl.MKLClassifier.shapes`.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n, d)
-            Rows over which the effects are centred.
-
-        Returns
-        -------
-        omkl.Shapes
-        """
-        if is_a_classifier(self):
-            predict = self.decision_function
-        else:
-            predict = self.predict
-        rows = checked_rows(self, X, reset=False)
-        n = n_rows(rows)
-        outputs = predict(X).reshape(n, -1)
-        encoder = self.model_.codec.encoder
-        names = column_names_of(self)
-        if names is None:
-            names = [f"column {j}" for j in range(encoder.shapes.get(PLAIN, 0))]
-        if isinstance(rows, list):  # keys that the first rows lacked
-            names = list(dict.fromkeys([*names, *encoder.shapes, *(encoder.numbers or ())]))
-        tokens = encoder.encode(rows, np.arange(n + 1)).everything()
-        groups = {}
-        for name, effect in group_outputs(self.model_.predictor(), tokens).items():
-            if self.kernel_weights_.get(name):
-                if effect.shape != outputs.shape:  # two classes may have a potential each
-                    effect = effect[:, 1:] - effect[:, :1]
-                columns = _columns_of_group(encoder, name, names)
-                groups[name] = GroupEffect(columns=columns, effect=effect)
-        return find_shapes(self, X, names, groups, outputs)
-
-    @property
-    def column_scales_(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation of each column of numbers in the training rows.
-
-        The keys are names of columns, or their positions.
-        """
-        return self.model_.codec.encoder.column_scales()
-
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return read_rows(self, block, first=False, known=True)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernels)
-        tags.input_tags.allow_nan = self.missing == "indicator"
-        return tags
+from omkl.mkl.rows import OnlineMKL, RowsLike, held_out_r2
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -280,7 +187,7 @@ budget, callbacks, verbose, random_state
         array of shape (n,) for two classes, positive for ``classes_[1]``; (n, K) for more, or for a
         single one
         """
-        potentials = row_potentials(self, X)
+        potentials = self._row_potentials(X)
         if len(self.classes_) != 2:
             return potentials
         if potentials.shape[1] == 2:  # with costs, or growing classes, each class has a potential
@@ -288,7 +195,7 @@ budget, callbacks, verbose, random_state
         return potentials[:, 0]
 
     def explain(
-        self, x: RowsLike, *, label: object = None, against: object = None, n: int = 20
+        self, x: RowsLike, *, label: Hashable = None, against: Hashable = None, n: int = 20
     ) -> Explanation:
         """Explain the class of a row, compared with the next best class.
 
@@ -308,7 +215,7 @@ budget, callbacks, verbose, random_state
         -------
         omkl.Explanation
         """
-        row = checked_rows(self, one_row(x), reset=False)
+        row = self._checked_rows(one_row(x), reset=False)
         return explain_class(self.model_, row, label, against, n)
 
     @available_if(needs_probabilities)
@@ -337,7 +244,7 @@ budget, callbacks, verbose, random_state
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        return score_rows(self, X, y, sample_weight)
+        return self._score_rows(X, y, sample_weight)
 
     def _resolved_loss(self) -> Any:
         """Return a loss of structures, or a pointwise loss of two classes."""
@@ -356,7 +263,7 @@ budget, callbacks, verbose, random_state
         return TokenCodec(outputs, self, missing=self.missing)
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
-        return Task(self._codec(classes), partial(read_rows, self))
+        return Task(self._codec(classes), self._read_rows)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -469,7 +376,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         return self
 
     def _task(self) -> Task:
-        return Task(self._codec(), partial(read_rows, self), held_out_r2)
+        return Task(self._codec(), self._read_rows, held_out_r2)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the target of each row of X, (n,).
@@ -479,7 +386,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         X
             As for :meth:`fit`.
         """
-        return row_potentials(self, X)[:, 0] + self.level_
+        return self._row_potentials(X)[:, 0] + self.level_
 
     def explain(self, x: RowsLike, *, n: int = 20) -> Explanation:
         """Explain the prediction for a row.
@@ -495,7 +402,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         omkl.Explanation
             Its ``margin`` is the prediction; the group ``level`` is ``level_``.
         """
-        return explain_number(self.model_, checked_rows(self, one_row(x), reset=False), n)
+        return explain_number(self.model_, self._checked_rows(one_row(x), reset=False), n)
 
     def score(
         self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -509,28 +416,13 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         X, y, sample_weight
             As for :meth:`fit`.
         """
-        return score_rows(self, X, y, sample_weight)
+        return self._score_rows(X, y, sample_weight)
 
     def _resolved_loss(self) -> PointwiseLoss:
         return resolve_loss(self, links=False)
 
     def _codec(self) -> TokenCodec:
         return TokenCodec(NumberOutputs(self.fit_intercept), self, missing=self.missing)
-
-
-def _columns_of_group(encoder: Encoder, group: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the columns that a group is on, or its own name if it is on none."""
-    view = encoder.views.get(group)
-    if view is None:
-        return (group,)
-    columns = []
-    column_of = encoder.columns_of(group)
-    for j in range(view.width(encoder.shapes)):
-        name = column_of(j)
-        if name not in names:
-            name = f"column {name}"
-        columns.append(name)
-    return tuple(dict.fromkeys(columns)) or (group,)
 
 
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
