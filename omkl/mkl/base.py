@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -27,11 +28,17 @@ from omkl.estimators.batch import (
 from omkl.estimators.cross_validation import warn_of_gaps
 from omkl.estimators.explanations import Explanation, name_of_column, one_row
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted
-from omkl.kernels.gram import GramMatrices
-from omkl.kernels.inputs import Vectors, as_dense
+from omkl.kernels.inputs import as_dense
 from omkl.kernels.specs import KernelSpecs, takes_sparse
 from omkl.losses import PointwiseLoss
-from omkl.mkl.kernel_sources import ArrayKernels, KernelInputs, KernelSource, is_precomputed, summed
+from omkl.mkl.kernel_sources import (
+    ArrayKernels,
+    CheckedInputs,
+    KernelInputs,
+    KernelSource,
+    is_precomputed,
+    summed,
+)
 from omkl.mkl.model import KernelModel
 from omkl.mkl.pairs import GAP, missing_pairs
 from omkl.mkl.shapes import Shapes, batch_shapes
@@ -261,7 +268,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         X = self._checked(X)
         return self._model.outputs(X, self.n_jobs)
 
-    def _checked(self, X: KernelInputs) -> Vectors | GramMatrices:
+    def _checked(self, X: KernelInputs) -> CheckedInputs:
         """Check inputs for prediction: an array, or Gram matrices."""
         check_is_fitted(self)
         source = self._model.source
@@ -299,8 +306,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self,
         x: KernelInputs,
         *,
-        label: object = None,
-        against: object = None,
+        label: Hashable = None,
+        against: Hashable = None,
         target: int = 0,
         n: int = 20,
     ) -> Explanation:
@@ -450,7 +457,8 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         records = []
         for points in training.path(training.path_values(C)):
             solutions = [point.solution for point in points]
-            model = estimator._at(points[0].value, regularizer=regularizer)
+            changed = estimator._at(points[0].value).set_params(regularizer=regularizer)
+            model = clone(changed)
             for name in validation.COLUMNS:
                 if name in vars(estimator):
                     setattr(model, name, getattr(estimator, name))
@@ -471,15 +479,15 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         warn_of_gaps(np.abs([record["dual_gap"] for record in records]), "C", self.tol)
         return records
 
-    def _at(self, C: float, **changes: Any) -> BatchMKL:
-        """Return an estimator with a single C, and otherwise the same parameters or ``changes``."""
+    def _at(self, C: float) -> BatchMKL:
+        """Return an estimator with a single C, and otherwise the same parameters."""
         single = self._single or type(self)
         parameters = self.get_params(deep=False)
         if self._single is not None:
             del parameters["n_jobs"]  # of a search it is for folds, not for predictions
         accepted = single._get_param_names()
         shared = {name: value for name, value in parameters.items() if name in accepted}
-        return clone(single(**{**shared, "C": C, **changes}))
+        return single(**{**shared, "C": C})
 
     # ---- learned attributes ----------------------------------------------------------------------
 

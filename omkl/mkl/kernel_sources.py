@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Inputs of batch estimators: vectors as rows, or Gram matrices.
 KernelInputs: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | MatricesLike
+#: The same after checks.
+CheckedInputs: TypeAlias = Vectors | GramMatrices
 
 
 class KernelBlock(NamedTuple):
@@ -360,7 +362,7 @@ class GivenMatrices:
             )
         return grams
 
-    def blocks(self, grams: GramMatrices, active: np.ndarray) -> Iterator[KernelBlock]:
+    def blocks(self, grams: CheckedInputs, active: np.ndarray) -> Iterator[KernelBlock]:
         """Yield the whole matrices as one block; they may be None for inactive kernels."""
         missing = [self.names[m] for m in active if grams.matrices[m] is None]
         if missing:
@@ -369,7 +371,7 @@ class GivenMatrices:
             )
         yield KernelBlock(rows=slice(None), values=self._values(grams, active))
 
-    def _values(self, grams: GramMatrices, active: np.ndarray) -> Iterator[np.ndarray]:
+    def _values(self, grams: CheckedInputs, active: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the matrix of each active kernel, without samples of weight 0."""
         columns = slice(None) if self.samples is None else self.samples
         for m in active:
@@ -416,13 +418,16 @@ def _kernels_last(
     return grams
 
 
-def _delayed(grams: Any) -> dict[str, Any] | None:
+def _delayed(grams: MatricesLike) -> dict[str, Any] | None:
     """Return Gram matrices of Dask by name, from a dict, a list, or an array (M, N, N); else None.
 
     The array may be a single matrix (N, N).
     """
     if is_collection(grams):
-        grams = list(grams) if getattr(grams, "ndim", 2) == 3 else [grams]
+        if isinstance(grams, Iterable) and getattr(grams, "ndim", 2) == 3:
+            grams = list(grams)
+        else:
+            grams = [grams]
     if isinstance(grams, Sequence):
         grams = {f"kernel {m}": gram for m, gram in enumerate(grams)}
     if not isinstance(grams, Mapping) or not is_collection(*grams.values()):
@@ -434,7 +439,7 @@ def _delayed(grams: Any) -> dict[str, Any] | None:
 KernelSource: TypeAlias = ArrayKernels | GivenMatrices
 
 
-def summed(source: KernelSource, X: Any, weights: np.ndarray) -> np.ndarray:
+def summed(source: KernelSource, X: CheckedInputs, weights: np.ndarray) -> np.ndarray:
     """Return the sum (n, N) of all kernels times their weights (M,), for n inputs."""
     active = np.flatnonzero(weights)
     total = np.zeros((X.shape[0], source.n_samples))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -22,7 +22,13 @@ from omkl.estimators.explanations import (
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
 from omkl.kernels.inputs import as_dense
-from omkl.mkl.kernel_sources import ArrayKernels, GivenMatrices, KernelBlock, KernelSource
+from omkl.mkl.kernel_sources import (
+    ArrayKernels,
+    CheckedInputs,
+    GivenMatrices,
+    KernelBlock,
+    KernelSource,
+)
 from omkl.persistence import Packer, Unpacker
 
 
@@ -70,7 +76,7 @@ class KernelModel:
                 weights.append(source.weights(m, coefficients_of_kernel))
         return cls(source, active, coefficients, np.concatenate(intercepts), weights)
 
-    def outputs(self, X: Any, n_jobs: int | None) -> np.ndarray:
+    def outputs(self, X: CheckedInputs, n_jobs: int | None) -> np.ndarray:
         """Return outputs (n, P) for checked inputs; only active kernels are evaluated."""
         outputs = np.tile(self.intercepts, (X.shape[0], 1))
 
@@ -81,7 +87,7 @@ class KernelModel:
         in_threads(add, self.source.blocks(X, self.active), n_jobs)
         return outputs
 
-    def parts(self, X: Any) -> dict[str, np.ndarray]:
+    def parts(self, X: CheckedInputs) -> dict[str, np.ndarray]:
         """Return each active kernel's contribution (n, P) to the outputs for checked inputs."""
         contributions = {}
         for m in self.active:
@@ -110,11 +116,11 @@ class KernelModel:
 
     def explain(
         self,
-        X: Any,
+        X: CheckedInputs,
         decoder: ClassDecoder | NumberDecoder,
         *,
-        label: object,
-        against: object,
+        label: Hashable,
+        against: Hashable,
         target: int,
         n: int,
         columns: Sequence[str] | None,
@@ -159,7 +165,10 @@ class KernelModel:
         )
 
     def _contributions(
-        self, X: Any, values_of_kernels: Sequence[np.ndarray], output_weights: np.ndarray
+        self,
+        X: CheckedInputs,
+        values_of_kernels: Sequence[np.ndarray],
+        output_weights: np.ndarray,
     ) -> Contributions:
         """Return the contributions of kernels to a margin, the outputs of X times weights (P,)."""
         groups: dict[str, float] = {}
@@ -179,7 +188,7 @@ class KernelModel:
         groups[CONSTANT] = float(self.intercepts @ output_weights)
         return Contributions(groups, pieces)
 
-    def _name_of(self, piece: Piece, X: Any, names: Sequence[str] | None) -> str:
+    def _name_of(self, piece: Piece, X: CheckedInputs, names: Sequence[str] | None) -> str:
         """Return the name of a training sample, or of a part of the features of X (1, d)."""
         if not isinstance(self.source, ArrayKernels):
             return f"{piece.group}[row {piece.key}]"

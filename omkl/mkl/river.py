@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from omkl.estimators.persistence import SavedEstimator
 from omkl.exceptions import InputError, MissingDependencyError
 from omkl.mkl.online import OnlineMKLClassifier, OnlineMKLRegressor
 
@@ -61,11 +62,13 @@ class RiverClassifier(base.Classifier):
     'rain'
     """
 
-    def __init__(self, estimator: Any, classes: ArrayLike | None = None, miss: float = 0.1) -> None:
+    def __init__(
+        self, estimator: SavedEstimator, classes: ArrayLike | None = None, miss: float = 0.1
+    ) -> None:
         self.estimator = estimator
         self.classes = classes
         self.miss = miss
-        trained = deepcopy(estimator)
+        trained: Any = deepcopy(estimator)
         is_checked = hasattr(trained, "sets")
         if is_checked:
             self.checked_ = trained
@@ -192,7 +195,7 @@ def _named(x: Row) -> dict[str, Any]:
     return row
 
 
-def _plain(label: object) -> Any:
+def _plain(label: Hashable) -> Any:
     """Convert a label to a Python object."""
     if isinstance(label, np.generic):
         return label.item()

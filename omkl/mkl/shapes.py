@@ -19,7 +19,7 @@ from omkl.data.table_reading import read_table
 from omkl.estimators.validation import MISSING, source_columns, training_columns
 from omkl.exceptions import InputError
 from omkl.kernels.inputs import Vectors
-from omkl.mkl.kernel_sources import KernelInputs, summed
+from omkl.mkl.kernel_sources import CheckedInputs, KernelInputs, summed
 
 #: Maximum number of points of a curve.
 POINTS = 100
@@ -244,8 +244,8 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
 
 
 def batch_shapes(
-    estimator: Any,
-    checked: Any,
+    estimator: BaseEstimator,
+    checked: CheckedInputs,
     X: KernelInputs,
     y: ArrayLike | None,
     random: np.random.RandomState,
@@ -272,7 +272,7 @@ def batch_shapes(
 
 
 def _bootstrap(
-    estimator: Any,
+    estimator: BaseEstimator,
     columns: list[Columns],
     X: Vectors,
     y: ArrayLike,
@@ -284,12 +284,8 @@ def _bootstrap(
     ``columns`` are those of all kernels. With the sum of all kernels times their weights d as its
     kernel, a machine with one kernel has the same solution as the problem with fixed weights d.
     """
-    machine = estimator._at(
-        estimator.C_,
-        kernels="precomputed",
-        regularizer="uniform",
-        solver="spicy",
-        weighting="norms",
+    machine = estimator._at(estimator.C_).set_params(
+        kernels="precomputed", regularizer="uniform", solver="spicy", weighting="norms"
     )
     targets = np.asarray(plain_targets(y))
     check_consistent_length(X, targets)

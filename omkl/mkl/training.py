@@ -313,7 +313,7 @@ class TrainingSet:
 
 
 def prepare(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: KernelInputs,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
@@ -360,7 +360,7 @@ def prepare(
     return source, TrainingSet(store, targets, weights, settings)
 
 
-def _has_kernels_on_few_columns(estimator: Any, source: KernelSource) -> bool:
+def _has_kernels_on_few_columns(estimator: BaseEstimator, source: KernelSource) -> bool:
     """Return whether the user's kernels are each on one or two columns of a table."""
     if estimator.kernels is None or not isinstance(source, ArrayKernels):
         return False
