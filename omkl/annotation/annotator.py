@@ -11,7 +11,7 @@ from omkl._components import as_random_state, check_n_jobs
 from omkl._progress import progress_bar
 from omkl.annotation import training
 from omkl.annotation.raw_text import NO_TEXT, text_of
-from omkl.annotation.tagger import COLUMNS, Tagger
+from omkl.annotation.tagger import COLUMNS, Tagger, is_for_some_words
 from omkl.annotation.tokenizer import RULES, Tokenizer
 from omkl.annotation.training import PARTS, TrainingSequence
 from omkl.data import Stream, Treebank
@@ -177,7 +177,7 @@ class Annotator(SavedEstimator):
             type(self).__name__,
             configuration,
             seed,
-            False,
+            verbose=False,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             resume=resume,
@@ -541,7 +541,8 @@ class Annotator(SavedEstimator):
         models = {}
         for number, (name, model) in enumerate(self.models().items()):
             packer_of_model = Packer()
-            models[name] = model._manifest(packer_of_model, False, history=" of " not in name)
+            has_history = not is_for_some_words(name)
+            models[name] = model._manifest(packer_of_model, training=False, history=has_history)
             for key, array in packer_of_model.arrays.items():
                 packer.arrays[f"model{number}/{key}"] = array
         return {

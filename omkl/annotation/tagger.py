@@ -139,6 +139,14 @@ def model_name(columns: str, tag: str) -> str:
     return f"{columns} of {tag}" if tag else columns
 
 
+def is_for_some_words(name: str) -> bool:
+    """Return whether a model of an annotator is only for words of one tag or of multiword tokens.
+
+    ``name`` is its name in :meth:`Annotator.models`, such as "lemmas of NOUN".
+    """
+    return " of " in name
+
+
 class TaggedWord(NamedTuple):
     """Form of a word with its tag and morphological features; they are empty if not predicted."""
 

@@ -305,7 +305,7 @@ TEMPLATES = np.array(
 #: Bits of the number of weights of each template.
 BITS = 15
 #: Number of places in a training example, and of sentences joined to a document.
-PLACES, SENTENCES = 20, 40
+PLACES_OF_EXAMPLE, SENTENCES_OF_DOCUMENT = 20, 40
 #: Share of the documents whose sentences are drawn at random, so that ends are learned from many
 #: pairs of sentences.
 MIXED = 0.3
@@ -446,7 +446,7 @@ class CharacterLabeler:
         self._survey(sentences)
         source = _Documents(self, sentences, seed)
         groups = np.repeat(np.arange(len(GROUPS)), 1 << BITS)
-        bank = ExplicitBank(GROUPS, groups, N_LABELS, True)
+        bank = ExplicitBank(GROUPS, groups, N_LABELS, averaging=True)
         trainer = OnlineTrainer(
             [bank],
             Chain(N_LABELS),
@@ -487,14 +487,17 @@ class CharacterLabeler:
         self.spaced = bool((labels[before_gaps] == raw_text.INSIDE).any())
 
     def training_example(self, text: str, labels: np.ndarray) -> Examples:
-        """Encode a text and the labels of its characters."""
+        """Encode a text and the labels of its characters as short sequences of places.
+
+        Only the places where a token may end are labelled; each has one feature per group.
+        """
         characters = Characters(text, self.active)
         ids = characters.features()
-        offsets = np.append(np.arange(0, len(ids), PLACES), len(ids))
+        offsets = np.append(np.arange(0, len(ids), PLACES_OF_EXAMPLE), len(ids))
         features = Features(np.arange(len(ids) + 1) * ids.shape[1], ids.ravel(), np.ones(ids.size))
         tokens = Tokens(offsets, features, n_features=ids.shape[1] << BITS)
         labels_of_places = labels[characters.places].astype(np.int64)
-        return Examples(tokens, labels_of_places, np.arange(len(tokens)), None, False)
+        return Examples(tokens, labels_of_places, np.arange(len(tokens)), None, single=False)
 
     def split(self, text: str) -> list[raw_text.Spans]:
         """Return the start and the end of each token of each sentence of a text."""
@@ -533,18 +536,18 @@ class _Documents(ArraySource):
         self._seed = seed
         text, _ = raw_text.joined(sentences)
         n_places = len(Characters(text, labeler.active))
-        examples: Any = range(-(-n_places // PLACES))
+        examples: Any = range(-(-n_places // PLACES_OF_EXAMPLE))
         super().__init__(examples, np.random.default_rng(seed))
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
         """Yield blocks of examples."""
         rng = np.random.default_rng((self._seed, epoch))
-        firsts = np.arange(0, len(self._sentences), SENTENCES)
+        firsts = np.arange(0, len(self._sentences), SENTENCES_OF_DOCUMENT)
         texts = []
         labels = []
         n_characters = 0
         for number, first in enumerate(rng.permutation(firsts).tolist(), 1):
-            sentences = self._sentences[first : first + SENTENCES]
+            sentences = self._sentences[first : first + SENTENCES_OF_DOCUMENT]
             if rng.random() < MIXED:
                 # without the first one of all, which has no gap
                 lowest = min(1, len(self._sentences) - 1)

@@ -62,6 +62,7 @@ def convert(options: Options) -> None:
             raise InputError(
                 f"{options.input} could be in any format, by its name: say which with --format."
             )
+        # the suffix says which layout of treebanks, else the first alias is the format's name
         options.format = layouts.SUFFIXES.get(Path(name).suffix) or next(iter(format.aliases))
     kind = "trees"
     if options.format not in LAYOUTS:

@@ -289,7 +289,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
-        examples = model.codec.start(task.read(block, True, True))
+        examples = model.codec.start(task.read(block, first=True, whole=True))
         if run.checkpoints is not None:
             run.checkpoints.check_data(model.codec.facts(examples))
         stopping = self._stopping(task, model, held_out)
@@ -381,7 +381,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         has_callbacks = bool(task.companions or self._recorders or self.callbacks)
         if is_single_example and model.goes_on and not has_callbacks:
             model.expect(None)
-            learn_alone(model.trainer, model.encode(task.read(data, False)), history)
+            learn_alone(model.trainer, model.encode(task.read(data, first=False)), history)
         else:
             self._make_pass(task, model, data, stream, history)
             model.goes_on = True

@@ -90,7 +90,7 @@ def explain_class(
         Outputs(chosen, other),
         [f"{members[chosen]!r} rather than {members[other]!r}"],
         n,
-        part_namer(model.codec.encoder, members),
+        piece_namer(model.codec.encoder, members),
         codes.as_array().__getitem__,
     )
 
@@ -104,7 +104,7 @@ def explain_number(model: OnlineModel, rows: FlatTokens, n: int) -> Explanation:
     prediction = predictor.structure.decode(predictor.potentials(row)) + level
     adds = contributions(predictor, row, UnaryPotentials(np.ones((1, 1))))
     adds.groups["level"] = adds.groups.get("level", 0.0) + level
-    names_of = part_namer(codec.encoder, [])
+    names_of = piece_namer(codec.encoder, [])
     return explanation(prediction, None, "prediction", prediction, adds, n, names_of)
 
 
@@ -114,8 +114,8 @@ def _encoded_row(model: OnlineModel, rows: FlatTokens) -> Span:
     return model.codec.encoder.encode(rows, np.array([0, 1])).everything()
 
 
-def part_namer(encoder: Encoder, members: Sequence) -> Namer:
-    """Make a function that names the pieces of a model on tokens; ``members`` are the labels."""
+def piece_namer(encoder: Encoder, labels: Sequence) -> Namer:
+    """Make a function that names the pieces of a model on tokens; ``labels`` are in code order."""
 
     def name_of(piece: Piece, features: dict[int, str]) -> str:
         if piece.kind == "feature":
@@ -123,7 +123,8 @@ def part_namer(encoder: Encoder, members: Sequence) -> Namer:
         if piece.kind == "part":
             return encoder.name_of_part(piece.group, piece.key)
         if piece.kind == "labels":
-            return " → ".join(str(members[code]) for code in piece.key)
+            return " → ".join(str(labels[code]) for code in piece.key)
+        # all other pieces are support vectors
         index, vector = piece.key
         column = encoder.columns_of(piece.group)
         return name_of_support(piece.group, f"support vector {index}", column, vector)

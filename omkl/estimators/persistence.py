@@ -291,7 +291,7 @@ class SavedEstimator:
     def _predicting(self, history: bool = False) -> Self:
         """Return a copy without training state, with bitwise equal predictions."""
         packer = persistence.Packer()
-        manifest = self._manifest(packer, False, history)
+        manifest = self._manifest(packer, training=False, history=history)
         return self._from_model(manifest, persistence.Unpacker(packer.arrays, users_own(self)))
 
     @classmethod

@@ -252,7 +252,11 @@ class StreamSource:
         self._model.expect(self.n_examples, self._weight, n_shards)
 
     def blocks(self, epoch: int, start: int) -> Iterator[Examples]:
-        """Yield the blocks of an epoch (from 0), starting with block ``start``."""
+        """Yield the blocks of an epoch (from 0), starting with block ``start``.
+
+        In a resumed run, the blocks before it are read for their checksum only, which must be that
+        of the checkpoint.
+        """
         n_compared = self._n_read
         digest_of_checkpoint = self._digest
         opened = self._opened

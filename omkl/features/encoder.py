@@ -169,13 +169,16 @@ class Encoder:
     def _columns_of_dicts(
         self, data: TokenData, kernels: list[tuple[str, Kernel]] | None
     ) -> list[str]:
-        """Return the keys of dicts whose numbers are columns for kernels; None: default kernels."""
+        """Return the keys of dicts whose numbers are columns for kernels; None: default kernels.
+
+        Other keys hold arrays, the entries of ``shapes``.
+        """
         selections = [kernel.on for _, kernel in kernels or ()]
         reads_all_numbers = kernels is None or None in selections
         if reads_all_numbers and not self.in_sequences and not self.shapes:
             return data.number_keys()
         columns = {}
-        for item in chain.from_iterable(map(_items, selections)):
+        for item in chain.from_iterable(map(_items_of_selection, selections)):
             if isinstance(item, str) and item not in self.shapes and data.has_number(item):
                 columns[item] = None
         return list(columns)
@@ -563,7 +566,7 @@ class Encoder:
         vectors = self.shapes
         if len(vectors) > 1:
             vectors = {key: width for key, width in vectors.items() if key != COLUMNS}
-        items = _items(kernel.on)
+        items = _items_of_selection(kernel.on)
         are_names = [isinstance(item, str) for item in items]
         if len(vectors) == 1 and not any(are_names):
             ((key, width),) = vectors.items()
@@ -600,7 +603,7 @@ class Encoder:
         return [self.feature_count(name) or 0 for name in self.explicit]
 
 
-def _items(on: On | list) -> tuple[Any, ...]:
+def _items_of_selection(on: On | list) -> tuple[Any, ...]:
     """Return the columns or entries that a kernel is ``on`` as a tuple."""
     if isinstance(on, tuple):
         return on

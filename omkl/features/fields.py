@@ -117,20 +117,22 @@ class WordFields:
     def __init__(self, treebank: Treebank, templates: TemplateSet) -> None:
         #: Hashes of the values of each field, one for each string of its column.
         self._hashes: dict[str, np.ndarray] = {}
-        #: For each word, the place of its string in these hashes, by column.
-        self._places: dict[str, np.ndarray] = {}
+        #: For each word, the index of its string in these hashes, by column.
+        self._indices: dict[str, np.ndarray] = {}
         strings: dict[str, list[str]] = {}
         for field in set(map(own_field, templates.fields)) - {VALENCY}:
             column = column_of(field)
             if column not in strings:
-                codes, self._places[column] = np.unique(treebank.codes(column), return_inverse=True)
+                codes, self._indices[column] = np.unique(
+                    treebank.codes(column), return_inverse=True
+                )
                 strings[column] = strings_with_codes(treebank, column, codes)
             values = values_of(field, strings[column], templates.lexicons)
             self._hashes[field] = np.array(list(map(code_of, values)), np.uint64)
 
     def codes(self, field: str) -> np.ndarray:
         """Return hashes of the values of a field, (number of words,) uint64."""
-        return self._hashes[field][self._places[column_of(field)]]
+        return self._hashes[field][self._indices[column_of(field)]]
 
 
 def absent_fields(

@@ -70,7 +70,7 @@ class KeyFeatures(NamedTuple):
 
     Attributes
     ----------
-    places : int array of shape (n,), or None
+    tokens : int array of shape (n,), or None
         Indices of their tokens; None if each token has one feature.
     ids : int32 array of shape (n,)
         Ids; -1 for unknown values.
@@ -78,15 +78,15 @@ class KeyFeatures(NamedTuple):
         Values of the features; None if all are 1.
     """
 
-    places: np.ndarray | None
+    tokens: np.ndarray | None
     ids: np.ndarray
     values: np.ndarray | None
 
     def n_tokens(self, n_all: int) -> int:
         """Return how many of ``n_all`` tokens have features of the key."""
-        if self.places is None:
+        if self.tokens is None:
             return n_all
-        return len(np.unique(self.places))
+        return len(np.unique(self.tokens))
 
 
 class Vocabulary:
@@ -200,11 +200,11 @@ class Vocabulary:
         attributes = list(chain.from_iterable(tokens))
         values = np.ones(len(attributes))
         has_numbers = not set(map(type, attributes)) <= {str}
-        weight_of_new = 1.0
+        number_of_new = 1.0
         if has_numbers:
             attributes, values = _names_and_values(attributes)
-            weight_of_new = 0.0
-        new_numbers = self._learn_attributes(attributes, grow, weight_of_new)
+            number_of_new = 0.0  # leaves the unit to be set by their values, below
+        new_numbers = self._learn_attributes(attributes, grow, number_of_new)
         ids_of_attributes = self._ids_of_attributes
         get_ids = map(ids_of_attributes.get, attributes, repeat(-1))
         ids = np.fromiter(get_ids, np.int32, len(attributes))
@@ -215,13 +215,13 @@ class Vocabulary:
             if unit != 1.0:
                 values[ids == self.ids[key][NUMBER]] /= unit
         lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        owners = np.repeat(np.arange(len(tokens)), lengths)
+        token_of_feature = np.repeat(np.arange(len(tokens)), lengths)
         if counts:  # a token may have several attributes of one key
             n_keys = max(len(self.keys), 1)
             groups = np.frombuffer(self.groups, np.int32)[ids - self.first_id]
-            n_by_key = np.bincount(np.unique(owners * n_keys + groups) % n_keys)
+            n_by_key = np.bincount(np.unique(token_of_feature * n_keys + groups) % n_keys)
             self.add_counts(dict(zip(self.keys, n_by_key.tolist())), len(tokens))
-        return _sorted_by_token(owners, ids, values, len(tokens))
+        return _sorted_by_token(token_of_feature, ids, values, len(tokens))
 
     def _learn_attributes(self, attributes: list[str], grow: bool, number: float) -> list[str]:
         """Look up the ids of attributes that were not seen before.
@@ -312,19 +312,19 @@ class Vocabulary:
                 self._warn_of_kind(key, "numbers", "text")
             repeated = np.repeat(_look_up([NUMBER], ids, grow), len(column))
             return KeyFeatures(None, repeated, self._in_units(key, numbers, grow))
-        places = []
+        tokens = []
         names = []
         amounts = []
-        for place, value in enumerate(column):
+        for token, value in enumerate(column):
             for name, amount in _named_values(key, value):
-                places.append(place)
+                tokens.append(token)
                 names.append(name)
                 amounts.append(amount)
         # check values before adding them to the vocabulary
         values = _finite(key, np.array(amounts, dtype=np.float64))
         are_numbers = [k for k, name in enumerate(names) if name is NUMBER]
         values[are_numbers] = self._in_units(key, values[are_numbers], grow)
-        return KeyFeatures(np.array(places, dtype=np.int64), _look_up(names, ids, grow), values)
+        return KeyFeatures(np.array(tokens, dtype=np.int64), _look_up(names, ids, grow), values)
 
     def _warn_of_kind(self, key: str, kind: str, learned_kind: str) -> None:
         """Warn that a key holds values of another kind than before, once for each key."""
@@ -551,32 +551,32 @@ def _finite(key: str, values: np.ndarray) -> np.ndarray:
 def _by_token(features_by_key: list[KeyFeatures], n_tokens: int) -> Features:
     """Join the features of several keys; those of a token are in the order of keys."""
     if features_by_key and all(
-        features.places is None and features.values is None for features in features_by_key
+        features.tokens is None and features.values is None for features in features_by_key
     ):
         return features_of_ids(np.stack([features.ids for features in features_by_key], axis=1))
-    places = [np.zeros(0, np.int64)]
+    tokens = [np.zeros(0, np.int64)]
     ids = [np.zeros(0, np.int32)]
     values = [np.zeros(0)]
-    for places_of_key, ids_of_key, values_of_key in features_by_key:
-        if places_of_key is None:
-            places_of_key = np.arange(n_tokens)
+    for tokens_of_key, ids_of_key, values_of_key in features_by_key:
+        if tokens_of_key is None:
+            tokens_of_key = np.arange(n_tokens)
         if values_of_key is None:
             values_of_key = np.ones(len(ids_of_key))
-        places.append(places_of_key)
+        tokens.append(tokens_of_key)
         ids.append(ids_of_key)
         values.append(values_of_key)
     return _sorted_by_token(
-        np.concatenate(places), np.concatenate(ids), np.concatenate(values), n_tokens
+        np.concatenate(tokens), np.concatenate(ids), np.concatenate(values), n_tokens
     )
 
 
 def _sorted_by_token(
-    owners: np.ndarray, ids: np.ndarray, values: np.ndarray, n_tokens: int
+    token_of_feature: np.ndarray, ids: np.ndarray, values: np.ndarray, n_tokens: int
 ) -> Features:
     """Sort features by the tokens that own them, (n,), and leave out unknown and zero ones."""
     is_feature = (ids >= 0) & (values != 0.0)
-    order = np.flatnonzero(is_feature)[np.argsort(owners[is_feature], kind="stable")]
-    lengths = np.bincount(owners[is_feature], minlength=n_tokens)
+    order = np.flatnonzero(is_feature)[np.argsort(token_of_feature[is_feature], kind="stable")]
+    lengths = np.bincount(token_of_feature[is_feature], minlength=n_tokens)
     return _features_of_lengths(lengths, ids[order], values[order])
 
 

@@ -373,12 +373,12 @@ class WordEncoder:
         ids = np.full(len(values), jit.UNKNOWN, np.int32)
         if not grow and key not in self.vocabulary.ids:
             return ids
-        places, ids_of_features, amounts = self.vocabulary.look_up(key, values, grow)
+        tokens, ids_of_features, amounts = self.vocabulary.look_up(key, values, grow)
         if amounts is not None:
             ids_of_features = np.where(amounts == 0.0, jit.UNKNOWN, ids_of_features)
-        if places is None:
+        if tokens is None:
             return ids_of_features
-        ids[places] = ids_of_features
+        ids[tokens] = ids_of_features
         return ids
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from omkl._components import check_choice
 from omkl._threads import in_threads
 from omkl.data.graphs import Graph
-from omkl.estimators.online_explanations import part_namer
+from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import ExamplesLike, TrainingBlock
 from omkl.estimators.targets import Labels
@@ -485,10 +485,10 @@ class GraphCodec(LabelCodec[GraphSpan]):
         return self.structure.decode(self.structure.agreeing(potentials, possible))
 
     def namer(self) -> Callable[[list[Piece]], list[str]]:
-        name_nodes = part_namer(self.encoder, self.codes.members)
+        name_nodes = piece_namer(self.encoder, self.codes.members)
         if self.edges is None:
             return name_nodes
-        name_edges = part_namer(self.edges, self.codes.members)
+        name_edges = piece_namer(self.edges, self.codes.members)
 
         def name_pieces(pieces: list[Piece]) -> list[str]:
             names = []

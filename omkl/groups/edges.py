@@ -198,7 +198,10 @@ class EdgeBank(CompiledBank):
         self._add(self.bank.add_both, x, potentials, average)
 
     def _add(self, method: Callable[..., None], x: GraphSpan, *potentials: GraphPotentials) -> None:
-        """Call a method of the inner bank, and add its scores of the weights to those of pairs."""
+        """Call a method of the inner bank, and add the scores that it computes to ``pairwise``.
+
+        The inner bank scores each weight of an edge, (E, n_weights); pairs of labels share weights.
+        """
         edges = self.edges_of(x)
         if edges is None:
             return

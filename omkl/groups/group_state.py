@@ -42,9 +42,10 @@ class Mixture(NamedTuple):
     def directions(
         self, directions: Sequence[np.ndarray], spread: Callable[[np.ndarray], np.ndarray]
     ) -> list[np.ndarray]:
-        """Return the terms of the mixed parameters, one of each shard.
+        """Return the terms of the mixed parameters, one of each shard; their sum is the mixture.
 
-        ``spread`` broadcasts one number per group to the shape of the shards' arrays.
+        ``spread`` turns weights of all groups, (p,), into factors of an array of a shard: it
+        broadcasts them to its shape, or selects the weight of the group that the array is of.
         """
         return [spread(point) * v for point, v in zip(self.points, directions)]
 
@@ -54,7 +55,10 @@ class Mixture(NamedTuple):
         sums: Sequence[np.ndarray],
         spread: Callable[[np.ndarray], np.ndarray],
     ) -> list[np.ndarray]:
-        """Return the terms of the mixed running sums, one of each shard."""
+        """Return the terms of the mixed running sums, one of each shard.
+
+        ``spread`` is described in :meth:`directions`.
+        """
         shards = zip(self.averages, directions, self.weights, sums)
         return [spread(average) * v + weight * u for average, v, weight, u in shards]
 

@@ -177,7 +177,10 @@ class ExplicitBank(CompiledBank, TableBank):
         self.n_features = 0
         self.table = np.zeros((0, n_outputs), dtype)
         self._sums = np.zeros((0, n_outputs), dtype)
-        self._groups, self._links = np.zeros((2, 0), dtype=np.int32)
+        self._groups = np.zeros(0, dtype=np.int32)
+        #: The features of a group with nonzero weights are a linked list: the first one of each
+        #: group, and the next one after each feature.
+        self._links = np.zeros(0, dtype=np.int32)
         self._heads = np.full(len(self.names), jit.END, dtype=np.int32)
         self.grow(groups)
 

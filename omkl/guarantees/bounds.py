@@ -144,7 +144,8 @@ def conformal_threshold(scores: np.ndarray, lengths: np.ndarray, miss: float) ->
         return np.inf
     order = np.argsort(-scores, kind="stable")
     reached = np.cumsum(np.repeat(1.0 / lengths, lengths)[order])
-    place = np.searchsorted(reached, (len(lengths) + 1) * (1.0 - miss) - 1e-9)
-    if place == len(scores):
+    # sums of reciprocal lengths are rounded
+    rank = np.searchsorted(reached, (len(lengths) + 1) * (1.0 - miss) - 1e-9)
+    if rank == len(scores):
         return -np.inf
-    return float(scores[order[place]])
+    return float(scores[order[rank]])

@@ -396,20 +396,20 @@ class MixedStack(PartedStack):
         self.in_use = in_use
         self.indices = self._indices(indices)
         # for each kernel its stack, or NO_STACK, and its index there
-        self._owner = np.empty(self.n_kernels, dtype=np.int64)
-        self._owner[self.indices] = np.repeat(np.arange(len(sizes)), sizes)
-        self._local = np.empty(self.n_kernels, dtype=np.int64)
-        self._local[self.indices] = np.concatenate([np.arange(size) for size in sizes])
+        self._stack_of = np.empty(self.n_kernels, dtype=np.int64)
+        self._stack_of[self.indices] = np.repeat(np.arange(len(sizes)), sizes)
+        self._index_in_stack = np.empty(self.n_kernels, dtype=np.int64)
+        self._index_in_stack[self.indices] = np.concatenate([np.arange(size) for size in sizes])
         if in_use is not None:
-            self._owner[~in_use] = NO_STACK
+            self._stack_of[~in_use] = NO_STACK
 
     def _parts_of(self, which: Which) -> Iterator[PartOfStack]:
         which = self._indices(which)
-        owners = self._owner[which]
+        stacks = self._stack_of[which]
         for s, stack in enumerate(self.stacks):
-            positions = np.flatnonzero(owners == s)
+            positions = np.flatnonzero(stacks == s)
             if len(positions):
-                indices = self._local[which[positions]]
+                indices = self._index_in_stack[which[positions]]
                 yield PartOfStack(stack=stack, positions=positions, indices=indices)
 
     def summed(self, weights: ArrayLike, which: Which = None) -> KernelStack:
@@ -495,21 +495,21 @@ class FactoredStack(KernelStack):
         return stack
 
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indices of kernels (k,), of their rows (R,), and each row's place in ``which``."""
+        """Return indices of kernels (k,), of their rows (R,), and each row's index in ``which``."""
         which = self._indices(which)
         ranks = (self.starts[1:] - self.starts[:-1])[which]
-        owners = np.repeat(np.arange(len(which)), ranks)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
-        return which, self.starts[which][owners] + within, owners
+        kernel_of_row = np.repeat(np.arange(len(which)), ranks)
+        columns = np.arange(len(kernel_of_row)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
+        return which, self.starts[which][kernel_of_row] + columns, kernel_of_row
 
     def block_quadratics(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
-        which, rows, owners = self._chosen(which)
+        which, rows, kernel_of_row = self._chosen(which)
         products = np.empty(len(rows))
         squares = np.zeros(len(rows))
         for vector in np.asarray(vectors, dtype=np.float64):
             dots(self.rows, rows, vector, products)
             squares += products**2
-        return np.bincount(owners, weights=squares, minlength=len(which))
+        return np.bincount(kernel_of_row, weights=squares, minlength=len(which))
 
     def block_products(self, vectors: np.ndarray, which: Which = None) -> np.ndarray:
         which = self._indices(which)
@@ -525,8 +525,8 @@ class FactoredStack(KernelStack):
     def combine(
         self, weights: ArrayLike, which: Which = None, samples: np.ndarray | None = None
     ) -> np.ndarray:
-        _, rows, owners = self._chosen(which)
-        weights_of_rows = np.asarray(weights, dtype=np.float64)[owners]
+        _, rows, kernel_of_row = self._chosen(which)
+        weights_of_rows = np.asarray(weights, dtype=np.float64)[kernel_of_row]
         n_rows = self._count_rows(samples)
         total = np.zeros((n_rows, self.n_samples))
         # a block of rows takes no more memory than the result
@@ -546,9 +546,9 @@ class FactoredStack(KernelStack):
         return diagonals
 
     def traces(self, which: Which = None) -> np.ndarray:
-        which, rows, owners = self._chosen(which)
+        which, rows, kernel_of_row = self._chosen(which)
         squares = np.einsum("ri,ri->r", self.rows, self.rows, dtype=np.float64)[rows]
-        return np.bincount(owners, weights=squares, minlength=len(which))
+        return np.bincount(kernel_of_row, weights=squares, minlength=len(which))
 
 
 def affordable_rank(n_kernels: int, n_samples: int, dtype: DTypeLike) -> int:

@@ -193,14 +193,14 @@ class KernelModel:
         if not isinstance(self.source, ArrayKernels):
             return f"{piece.group}[row {piece.key}]"
         kernel = self.source.kernels[self.source.names.index(piece.group)]
-        places = kernel.places(X.shape[1])
+        columns = kernel.places(X.shape[1])
 
         def column(j: int) -> str:
-            return name_of_column(names, places[j])
+            return name_of_column(names, columns[j])
 
         if piece.kind == "part":
-            return kernel.part_name(piece.key, column, len(places))
-        vector = as_dense(self.source.X[[piece.key]])[0, places]
+            return kernel.part_name(piece.key, column, len(columns))
+        vector = as_dense(self.source.X[[piece.key]])[0, columns]
         return name_of_support(piece.group, f"row {piece.key}", column, vector)
 
     def pack(self, packer: Packer) -> dict[str, Any]:

@@ -94,8 +94,8 @@ def multiword_tokens_of(treebank: Treebank) -> dict[int, MultiwordToken]:
     if treebank.text is None or treebank.text_offsets is None or treebank.format != "conllu":
         return {}
     lines = list(_MULTIWORD_LINE.finditer(treebank.text))
-    places = np.array([line.start() for line in lines], np.int64)
-    sentences = np.searchsorted(treebank.text_offsets, places, side="right") - 1
+    starts = np.array([line.start() for line in lines], np.int64)
+    sentences = np.searchsorted(treebank.text_offsets, starts, side="right") - 1
     tokens = {}
     for line, offset in zip(lines, treebank.offsets[sentences].tolist()):
         first, last, form = line.groups()
@@ -191,7 +191,7 @@ def _multiword_span(
 
 
 def _longest_common_subsequence(ours: list[str], theirs: list[str]) -> list[tuple[int, int]]:
-    """Return the places of the longest common subsequence of two lists.
+    """Return the indices of the longest common subsequence of two lists.
 
     Of several, our later strings are left out.
     """

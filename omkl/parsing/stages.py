@@ -276,9 +276,9 @@ class SingleStage:
         request: AdviceRequest,
         direction: Potentials,
     ) -> Contributions:
-        """Replace the potentials that come with a sentence by contributions of the first parser.
+        """Add contributions of the first parser to those of the model.
 
-        They stay if there is no first parser.
+        Without a first parser, return ``contributions`` as they are.
         """
         return contributions
 
@@ -356,7 +356,7 @@ class CoarseToFine(SingleStage):
     def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         packer = Packer()
         values = {
-            "first": self.first[0]._manifest(packer, False, history=training),
+            "first": self.first[0]._manifest(packer, training=False, history=training),
             "selection": self.selection,
         }
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}

@@ -407,14 +407,14 @@ class Regularizer(Component):
         return [ProximalStep(*function_and_parameters(self))]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "Regularizer":
-        """Return the regularizer for the groups of a model: arguments by name get their order.
+        """Return the regularizer for a model: put settings by name into the order of its groups.
 
         Parameters
         ----------
         names : sequence of str
             The groups of the model, in the order of the vectors of norms.
         order : sequence of str, optional
-            The groups in the order given by the user. Arguments by position refer to this order.
+            The groups in the order of the user, to which settings by position refer.
         """
         return self
 

@@ -252,8 +252,8 @@ class SquaredLq(_SquaredNorm):
         return 0.5 * _lq_norm(norms, self.q) ** 2
 
     def prox(self, norms: ArrayLike, step: float) -> np.ndarray:
-        # the optimum x is the prox of tau ||.||_q^q / q with tau = t ||x||_q^(2 - q): find the root
-        # in log tau
+        # the optimum x for norms b and step t is the prox of tau ||.||_q^q / q at b, where tau = t
+        # ||x||_q^(2 - q): find the root of the difference of both sides, in log tau
         norms = as_vector(norms)
         if not norms.any() or step == 0.0 or self.q == 2.0:
             return norms / (1.0 + step)
@@ -267,7 +267,7 @@ class SquaredLq(_SquaredNorm):
             shrunk = _lq_norm(prox_lq(math.exp(log_tau)), self.q)
             return log_tau - math.log(step) - power * math.log(max(shrunk, 1e-300))
 
-        # ||b||_2 / (1 + t p^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
+        # for n norms, ||b||_2 / (1 + t n^(2/q - 1)) <= ||x||_2 <= ||x||_q <= ||b||_q / (1 + t)
         spread = math.log1p(step * norms.size ** (2.0 / self.q - 1.0))
         low = math.log(step) + power * (math.log(_lq_norm(norms, 2.0)) - spread)
         high = math.log(step) + power * (math.log(_lq_norm(norms, self.q)) - math.log1p(step))

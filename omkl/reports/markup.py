@@ -288,7 +288,7 @@ class _Span(NamedTuple):
     distance: float
 
     def widened(self, ends: Sequence[int]) -> "_Span":
-        """Return the span with room for the ends of arcs at both words."""
+        """Return the span with room for the ends of arcs, whose width at each word is given."""
         room = self.distance + ends[self.left] + ends[self.right]
         return self._replace(distance=room)
 

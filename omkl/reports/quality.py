@@ -171,17 +171,17 @@ def sequence_quality(
     labeler: omkl.SequenceLabeler | omkl.GraphLabeler, X: Sequence, y: Sequence, n_worst: int
 ) -> Quality:
     """Evaluate a labeler on sequences or graphs; those with a label None are skipped."""
-    places = []
+    labelled = []
     gold = []
     for i, labels in enumerate(y):
         if isinstance(labels, np.ndarray):
             labels = labels.ravel()
         if not any(label is None for label in labels):
-            places.append(i)
+            labelled.append(i)
             gold.append(np.asarray(labels, dtype=object).tolist())
-    if not places:
+    if not labelled:
         raise InputError("No sequence has all its labels: give some to report on.")
-    X = [X[i] for i in places]
+    X = [X[i] for i in labelled]
     predicted = [labels.tolist() for labels in labeler.predict(X)]
     quality = _quality_of_labels(gold, predicted)
     if hasattr(labeler, "predict_marginals"):
@@ -191,7 +191,7 @@ def sequence_quality(
     lengths = np.array(list(map(len, gold)))
     n_wrong = np.array([sum(map(ne, *labels)) for labels in zip(gold, predicted)])
     for i in worst_first(n_wrong, lengths, n_worst):
-        title = f"{places[i] + 1}: {n_wrong[i]} of {lengths[i]} wrong"
+        title = f"{labelled[i] + 1}: {n_wrong[i]} of {lengths[i]} wrong"
         explain = partial(labeler.explain, X[i], labels=predicted[i], against=gold[i])
         quality.worst.append(_wrong_sequence(title, X[i], gold[i], predicted[i], explain))
     return quality

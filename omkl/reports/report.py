@@ -15,6 +15,7 @@ from sklearn.base import is_classifier
 import omkl
 from omkl._components import check_number
 from omkl._messages import shown
+from omkl.annotation.tagger import is_for_some_words
 from omkl.data import Treebank
 from omkl.estimators.base import OnlineEstimator
 from omkl.estimators.persistence import check_is_fitted
@@ -198,7 +199,7 @@ def learned_parts(
     """
     sections: list[str] = []
     for name, part in models_of(model).items():
-        if " of " in name:
+        if is_for_some_words(name):
             sections += _weight_table(part, name=name)
             continue
         measured = None
@@ -368,7 +369,7 @@ def training_parts(model: Model | omkl.Annotator) -> list[str]:
     """Show history, settings and versions."""
     elements = []
     for name, part in models_of(model).items():
-        if part.history_ and " of " not in name:
+        if part.history_ and not is_for_some_words(name):
             elements += _history(part.history_, name)
     if not elements:
         note = "The model file holds no history of the training."

@@ -70,8 +70,10 @@ def knockoff_of(name: str) -> str:
     return f"{name} (knockoff)"
 
 
-def _pairs(names: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, bool]]:
-    """Yield each name twice, in random order, with False for the group, True for its knockoff.
+def _groups_and_knockoffs(
+    names: Sequence[str], random: np.random.Generator
+) -> Iterator[tuple[str, bool]]:
+    """Yield each group twice, with False for itself and True for its knockoff, in random order.
 
     The order is random since training may depend on it.
     """
@@ -89,8 +91,8 @@ def _codes_of(contexts: Iterable[tuple]) -> np.ndarray:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -> Trial:
-    """Prepare kernels on columns of a table, or groups of columns."""
+def trial_of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -> Trial:
+    """Return a trial of kernels on columns of a table, or of groups of columns."""
     estimator = clone(estimator)
     X = checked_arrays(estimator, X, dtype=np.float64)
     parameter = "groups"
@@ -103,35 +105,37 @@ def of_columns(estimator: BaseEstimator, X: ExamplesLike, y: ArrayLike | None) -
         names = source_columns(estimator)
         columns = {name: kernel.places(X.shape[1], names) for name, kernel in kernels.items()}
     # groups on the same columns are one
-    members: dict[tuple[int, ...], list[str]] = {}
-    for name, places in columns.items():
-        members.setdefault(tuple(sorted(places)), []).append(name)
-    used = list(chain.from_iterable(members))
-    if len(set(used)) < len(used):
+    names_on_columns: dict[tuple[int, ...], list[str]] = {}
+    for name, indices in columns.items():
+        names_on_columns.setdefault(tuple(sorted(indices)), []).append(name)
+    tested_columns = list(chain.from_iterable(names_on_columns))
+    if len(set(tested_columns)) < len(tested_columns):
         raise InputError(
             "Knockoffs need groups on the same columns or on disjoint ones; "
             "some share part of theirs."
         )
-    labels = np.repeat(np.arange(len(members)), [len(places) for places in members])
-    copies = dict(zip(used, count(X.shape[1])))
+    sizes = [len(indices) for indices in names_on_columns]
+    group_of_column = np.repeat(np.arange(len(sizes)), sizes)
+    knockoff_columns = dict(zip(tested_columns, count(X.shape[1])))
 
     def train(random: np.random.Generator) -> Any:
-        table = np.hstack([X, column_knockoffs(X[:, used], labels, random)])
+        table = np.hstack([X, column_knockoffs(X[:, tested_columns], group_of_column, random)])
         groups: dict[str, Any] = {}
-        for name, is_knockoff in _pairs(list(columns), random):
+        for name, is_knockoff in _groups_and_knockoffs(list(columns), random):
             group = name
-            places = columns[name]
+            indices = columns[name]
             if is_knockoff:
                 group = knockoff_of(name)
-                places = [copies[place] for place in places]
-            groups[group] = kernels[name].restricted(places) if kernels else places
+                indices = [knockoff_columns[j] for j in indices]
+            groups[group] = kernels[name].restricted(indices) if kernels else indices
         return clone(estimator).set_params(**{parameter: groups}).fit(table, y)
 
-    return Trial({" + ".join(names): names for names in members.values()}, train)
+    members = {" + ".join(names): names for names in names_on_columns.values()}
+    return Trial(members, train)
 
 
 def _columns_of_groups(estimator: SparseLinear, n_columns: int) -> dict[str, list[int]]:
-    """Return the places of the columns of each group of a linear model."""
+    """Return the indices of the columns of each group of a linear model."""
     if estimator.group_weights is not None and not isinstance(estimator.group_weights, str):
         raise InputError(
             '`group_weights` must be None or "sqrt-size" for knockoffs, '
@@ -157,10 +161,10 @@ def _kernels_of(estimator: BaseEstimator) -> dict[str, Kernel]:
 # ---- tokens --------------------------------------------------------------------------------------
 
 
-def of_tokens(
+def trial_of_tokens(
     estimator: BaseEstimator, X: Sequence, y: ArrayLike | None, context: list[str], are_rows: bool
 ) -> Trial:
-    """Prepare the keys of dicts, or the templates of words.
+    """Return a trial of the keys of dicts, or of the templates of words.
 
     If ``are_rows``, X is a list of dicts instead of sequences.
     """
@@ -178,7 +182,7 @@ def of_tokens(
     codes = _codes_of(tuple(map(token.get, context)) for token in tokens)
 
     def train(random: np.random.Generator) -> Any:
-        pairs = list(_pairs(tested, random))
+        pairs = list(_groups_and_knockoffs(tested, random))
         donors = resampled(codes, random).tolist()
         new_tokens = []
         for token, donor in zip(tokens, donors):
@@ -216,8 +220,11 @@ def _with_knockoffs(
 # ---- arcs ----------------------------------------------------------------------------------------
 
 
-def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
-    """Prepare the templates of a parser; knockoffs read other words of the same ``context``."""
+def trial_of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) -> Trial:
+    """Return a trial of the templates of a parser.
+
+    Knockoffs read other words of the same ``context``.
+    """
     templates = TreebankCodec(estimator).suitable_templates(
         estimator._read(TrainingBlock(treebank), whole=True)
     )
@@ -246,7 +253,7 @@ def of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[str]) ->
         for field, name in knockoff_fields.items():
             notes[name.removeprefix("misc:")] = values_of_words(field)[donors]
         chosen = [template for template in templates if template.name not in tested]
-        for name, is_knockoff in _pairs(list(tested), random):
+        for name, is_knockoff in _groups_and_knockoffs(list(tested), random):
             template = tested[name]
             if is_knockoff:
                 template = replace(template.replacing(knockoff_fields), label=knockoff_of(name))
@@ -407,11 +414,11 @@ def trial(
         estimator = clone(estimator).set_params(weighting="norms")
     contexts = [context] if isinstance(context, str) else list(context or ())
     if isinstance(estimator, DependencyParser):
-        return of_arcs(estimator, X, contexts or [FIELD])
+        return trial_of_arcs(estimator, X, contexts or [FIELD])
     is_online_mkl = isinstance(estimator, (OnlineMKLClassifier, OnlineMKLRegressor))
     are_dicts = isinstance(X, list) and X and isinstance(X[0], Mapping)
     if isinstance(estimator, SequenceLabeler) or (is_online_mkl and are_dicts):
-        return of_tokens(estimator, X, y, contexts, is_online_mkl)
+        return trial_of_tokens(estimator, X, y, contexts, is_online_mkl)
     if contexts:
         raise InputError(
             "`context` is for tokens and arcs: "
@@ -421,7 +428,7 @@ def trial(
         raise InputError(
             f"Knockoffs are for kernels, columns and templates, not for {type(estimator).__name__}."
         )
-    return of_columns(estimator, X, y)
+    return trial_of_columns(estimator, X, y)
 
 
 def _stable_groups(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from omkl._components import warn_caller
-from omkl.estimators.online_explanations import part_namer
+from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.sources import ExamplesLike, TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
@@ -185,7 +185,7 @@ class ChainCodec(LabelCodec[Span]):
         return allowed.first_violation(labels, np.array([0, len(labels)])) is None
 
     def namer(self) -> Callable[[list[Piece]], list[str]]:
-        return part_namer(self.encoder, self.codes.members)
+        return piece_namer(self.encoder, self.codes.members)
 
 
 # ---- inputs of a trained model -------------------------------------------------------------------

@@ -25,7 +25,7 @@ def second_order_chain(
     pairwise_marginals: np.ndarray,
     triple_marginals: np.ndarray,
 ) -> float:
-    """Sum over the labellings of a second-order chain; -inf if none is allowed.
+    """Return log Z of a second-order chain, -inf if no labelling is allowed; write marginals.
 
     Potentials and marginals are ``unary`` (n, K), ``pairwise`` (1, K, K) and ``triples`` (K, K, K).
     """

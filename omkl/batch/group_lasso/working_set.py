@@ -223,6 +223,7 @@ class WorkingSet:
 
     def __init__(self, problem: DesignProblem) -> None:
         self._problem = problem
+        #: The problem of one output.
         self._single = problem.single
         self.n_outputs = problem.n_outputs
         no_indices = np.empty(0, dtype=np.int64)
@@ -236,12 +237,12 @@ class WorkingSet:
         #: Columns of the design of one output, (k,), and their divisors.
         self._columns = no_indices
         self._scales = np.empty(0)
-        self._free = problem.unpenalized
+        self._unpenalized = problem.unpenalized
         #: Subtracted means of the columns, or their coordinates (r, k) in the basis of the
         #: unpenalized part.
         self._means = np.empty(0)
-        if self._free is not None:
-            self._means = np.empty((self._free.basis.shape[1], 0))
+        if self._unpenalized is not None:
+            self._means = np.empty((self._unpenalized.basis.shape[1], 0))
         #: The matrix of a dense design is the first columns of this one.
         self._store = np.empty((self._single.design.shape[0], 0), order="F")
         self.matrix: Matrix = self._store
@@ -304,9 +305,9 @@ class WorkingSet:
         if divisors is not None:
             added /= divisors
         means = np.zeros(len(columns))
-        if self._free is not None:
-            means = self._free.basis.T @ added
-            added -= self._free.basis @ means
+        if self._unpenalized is not None:
+            means = self._unpenalized.basis.T @ added
+            added -= self._unpenalized.basis @ means
         elif self._problem.intercept:
             means = added.mean(axis=0)
             added -= means
@@ -321,11 +322,11 @@ class WorkingSet:
         columns = self._columns
         constants = np.broadcast_to(b, n_outputs * len(self._store)).reshape(n_outputs, -1)
         is_in_model = coefficients != 0
-        if self._free is None:
+        if self._unpenalized is None:
             intercepts = constants[:, 0] - self._means @ by_output
         else:
-            values = constants.T - self._free.basis @ (self._means @ by_output)
-            free_coefficients = self._free.coefficients(values)
+            values = constants.T - self._unpenalized.basis @ (self._means @ by_output)
+            free_coefficients = self._unpenalized.coefficients(values)
             intercepts = np.zeros(n_outputs)
             if self._problem.intercept:
                 intercepts = free_coefficients[0]

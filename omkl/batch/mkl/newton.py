@@ -330,7 +330,16 @@ class KernelTerm:
         return self.ratios @ self.point_products
 
     def hessian(self) -> DenseCurvature | Curvature:
-        """Return the second derivatives, restricted to active kernels."""
+        r"""Return the second derivatives, restricted to active kernels.
+
+        With norms :math:`n_m`, vectors :math:`v_m` of the products at the point, ratios :math:`r_m
+        = f'_m / n_m`, and the Hessian :math:`\mathrm{diag}(s) - c c^\top` of the curve f, they are
+
+        .. math::
+
+            \gamma \Big(\sum_m r_m K_m + \sum_m \frac{s_m - r_m}{n_m^2} v_m v_m^\top - u u^\top
+            \Big), \quad u = \sum_m \frac{c_m}{n_m} v_m.
+        """
         active = np.flatnonzero(self.ratios > 0)
         which = self.working_set.which[active]
         ratios = self.ratios[active]

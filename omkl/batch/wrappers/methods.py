@@ -81,6 +81,7 @@ def _descend(search: Search, point: Point, direction: np.ndarray, pivot: int) ->
 
 def _flatten(search: Search, low: Point, high: Point, direction: np.ndarray, flat: float) -> Point:
     """Return a point between two others with a slope of at most ``flat``, by regula falsi."""
+    # the variant of Illinois: halve the slope of the end that stays, or it would stay forever
     low_slope = low.gradient @ direction
     high_slope = high.gradient @ direction
     start_value = low.value

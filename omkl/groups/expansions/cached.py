@@ -295,11 +295,11 @@ class GramRows:
                 block[:, i] = self._rows[index]
         return block
 
-    def _compute(self, missing: list[int], places: list[int]) -> None:
-        """Compute missing rows, and write them to these places of ``_rows``."""
+    def _compute(self, missing: list[int], slots: list[int]) -> None:
+        """Compute missing rows, and write them to these indices of ``_rows``."""
         for block in row_blocks(len(missing), self.n_inputs, self.dtype):
             rows = np.array(missing[block])
-            indices = places[block]
+            indices = slots[block]
             pairs = {id(buffer): buffer.pair(rows, self.n_inputs) for buffer in self._buffers}
             for k, (kernel, buffer) in enumerate(zip(self.kernels, self._buffers)):
                 if kernel.entrywise:

@@ -293,10 +293,11 @@ class KernelExpansion(KernelBank):
         self.forget_input()
 
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
+        # all shards started with these support vectors, and have appended others
         n = self.n_support
         coefficients = [state["coefficients"] for state in states]
         terms = mixture.directions(coefficients, spread_over_coefficients)
-        mixed = mixed_with_added(terms, n)
+        mixed = mixed_with_added(terms, n)  # (p, S, K)
         is_used = mixed.any(axis=(0, 2))
         mixed_sums = mixed[:, :0]
         if self.averaging:

@@ -95,6 +95,7 @@ class ArcTokens:
         """
         reach = self.reach
         lengths = self.lengths[sentences]
+        # a sentence takes the columns of its root, its tokens, and the padding after them
         bounds = reach + np.concatenate([[0], np.cumsum(lengths + 1 + reach)])
         roots = bounds[:-1]
         shifts = np.repeat(self.roots[sentences] - roots, np.diff(bounds))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Panels in a row.
 ACROSS = 3
 #: Share of the height of a panel that the density takes.
-LOW = 0.15
+HEIGHT_OF_DENSITY = 0.15
 
 
 def plot_shapes(shapes: Shapes, *, n: int = 12, title: str = "") -> Figure:
@@ -124,7 +124,7 @@ def _draw_effects(ax: Axes, shape: Shape, outputs: Sequence[object], limit: floa
 
 
 def _draw_curves(ax: Axes, shape: Shape, outputs: Sequence[object]) -> None:
-    """Draw a curve with a band for each output, and the density of the numbers below."""
+    """Draw a curve with a band for each output, and below it the density of the values."""
     grid = shape.grid
     for k, (output, effect, band) in enumerate(zip(outputs, *_by_output(shape))):
         look = style(k)
@@ -132,7 +132,7 @@ def _draw_curves(ax: Axes, shape: Shape, outputs: Sequence[object]) -> None:
         low = effect - band
         high = effect + band
         ax.fill_between(grid, low, high, color=look["color"], alpha=0.2, linewidth=0)
-    height = LOW * shape.density / shape.density.max()
+    height = HEIGHT_OF_DENSITY * shape.density / shape.density.max()
     below = ax.get_xaxis_transform()
     ax.fill_between(grid, height, color=GREY, alpha=0.4, linewidth=0, transform=below)
 

@@ -14,7 +14,7 @@ from omkl.structures.graphs._jit_labellings import GRAPH, GraphArrays
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
 #: Places and directions of single edges where no two edges join the same nodes.
-NO_PLACES = np.zeros(0, dtype=np.int64)
+NO_EDGES = np.zeros(0, dtype=np.int64)
 NO_REVERSE = np.zeros(0, dtype=np.bool_)
 
 
@@ -44,7 +44,7 @@ class GraphLayout:
         with_forests : bool
             Whether functions read :attr:`forests`, which take longer to find than the rest.
         """
-        single, places, reverse = self.merged or MergedEdges(self, NO_PLACES, NO_REVERSE)
+        single, single_edge_of, reverse = self.merged or MergedEdges(self, NO_EDGES, NO_REVERSE)
         if self._packed is None:
             order, starts, middle, incident, is_forest = single._arranged
             n_single = len(single.edges)
@@ -56,7 +56,7 @@ class GraphLayout:
                 middle=middle,
                 incident=incident,
                 is_forest=int(is_forest),
-                places=places,
+                places=single_edge_of,
                 reverse=reverse,
                 forests=np.zeros((0, n_single), np.bool_),
                 rates=np.ones(n_single),
@@ -97,17 +97,18 @@ class GraphLayout:
         """The graph with one edge for each two neighbours; None if it is this one."""
         low = self.edges.min(axis=1, initial=self.n_nodes)
         high = self.edges.max(axis=1, initial=0)
-        _, first, places = np.unique(
+        _, first, sorted_edge_of = np.unique(
             low * self.n_nodes + high, return_index=True, return_inverse=True
         )
         if len(first) == len(self.edges):
             return None
         order = np.argsort(first)
         ranks = np.argsort(order)
-        places = ranks[places.ravel()]
+        single_edge_of = ranks[sorted_edge_of.ravel()]
         edges = self.edges[first[order]]
-        reverse = edges[places, 0] != self.edges[:, 0]
-        return MergedEdges(GraphLayout(self.n_nodes, edges, self.directed), places, reverse)
+        reverse = edges[single_edge_of, 0] != self.edges[:, 0]
+        layout = GraphLayout(self.n_nodes, edges, self.directed)
+        return MergedEdges(layout, single_edge_of, reverse)
 
     @cached_property
     def forests(self) -> np.ndarray:
@@ -116,7 +117,7 @@ class GraphLayout:
         Edges that few of the forests hold come first in the next one, so that all appear.
         """
         if self.merged is not None:
-            return self.merged.layout.forests[:, self.merged.places]
+            return self.merged.layout.forests[:, self.merged.single_edge_of]
         n_edges = len(self.edges)
         if self.is_forest:
             return np.ones((1, n_edges), np.bool_)
@@ -155,12 +156,12 @@ class MergedEdges(NamedTuple):
     ----------
     layout : GraphLayout
         The graph that has the first edge of each two neighbours, E' in all.
-    places : int array of shape (E,)
+    single_edge_of : int array of shape (E,)
         The edge of ``layout`` that stands for each edge.
     reverse : bool array of shape (E,)
         Whether that edge has the two nodes in the other order.
     """
 
     layout: GraphLayout
-    places: np.ndarray
+    single_edge_of: np.ndarray
     reverse: np.ndarray

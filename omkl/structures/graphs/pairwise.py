@@ -286,7 +286,7 @@ class PairwiseGraph(Labelling):
         if merged is None:
             return GraphPotentials(unary, pairwise, layout)
         n_single = len(merged.layout.edges)
-        sums = jit.sum_parallel_edges(pairwise, merged.places, merged.reverse, n_single)
+        sums = jit.sum_parallel_edges(pairwise, merged.single_edge_of, merged.reverse, n_single)
         return GraphPotentials(unary, sums, merged.layout)
 
 
