@@ -18,7 +18,15 @@ Manifest: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
 #: The package and its subpackages whose public components a file can refer to. Components of users
 #: are found in the subclasses of Component. Nothing else is loaded by name.
-PLACES = ("omkl", "batch", "kernels", "losses", "online", "regularizers", "structures")
+SUBPACKAGES = (
+    "omkl",
+    "batch",
+    "kernels",
+    "losses",
+    "online",
+    "regularizers",
+    "structures",
+)
 
 
 class Packer:
@@ -62,16 +70,16 @@ class Packer:
 
     def _pack_component(self, component: Component, what: str) -> Any:
         cls = type(component)
-        place = "user"
+        home = "user"
         if cls.__module__.startswith("omkl."):
             subpackage = cls.__module__.split(".")[1]
             for candidate in (subpackage, "omkl"):
-                if candidate in PLACES and component_of(candidate, cls.__name__) is cls:
-                    place = candidate
+                if candidate in SUBPACKAGES and component_of(candidate, cls.__name__) is cls:
+                    home = candidate
         parameters = component.parameters().items()
         learned = component.learned().items()
         return {
-            "part": f"{place}.{cls.__name__}",
+            "part": f"{home}.{cls.__name__}",
             "parameters": {key: self.pack(value, what) for key, value in parameters},
             "learned": {key: self.pack(value, what) for key, value in learned},
         }
@@ -99,7 +107,7 @@ class Unpacker:
         if kind == "slice":
             return slice(*content)
         if kind == "user":
-            return self._users_own(content)
+            return self._part_of_user(content)
         if kind == "items":
             return {self.unpack(key): self.unpack(item) for key, item in content}
         makers: dict[str, Callable] = {"list": list, "tuple": tuple, "objects": object_array}
@@ -108,10 +116,10 @@ class Unpacker:
     def _unpack_component(self, packed: Mapping[str, Any]) -> Component:
         subpackage, _, name = packed["part"].partition(".")
         cls: Any = None
-        if subpackage in PLACES:
+        if subpackage in SUBPACKAGES:
             cls = component_of(subpackage, name)
         if cls is None:
-            cls = self.users_class(name, Component)
+            cls = self.class_of_user(name, Component)
         component = cls(**{key: self.unpack(item) for key, item in packed["parameters"].items()})
         for key, item in packed["learned"].items():
             if key.startswith("_") or not key.endswith("_"):
@@ -119,7 +127,7 @@ class Unpacker:
             setattr(component, key, self.unpack(item))
         return component
 
-    def users_class(self, name: str, base: type) -> Callable:
+    def class_of_user(self, name: str, base: type) -> Callable:
         """Return a class in ``parts``, or the only class of a user with this name in a family."""
         candidates: list[type] = []
         if name not in self.parts:
@@ -129,9 +137,9 @@ class Unpacker:
                     candidates.append(cls)
         if len({cls.__module__ for cls in candidates}) == 1:
             return candidates[-1]  # a redefined class, as in a notebook, replaces the old class
-        return self._users_own(name)
+        return self._part_of_user(name)
 
-    def _users_own(self, name: str) -> Any:
+    def _part_of_user(self, name: str) -> Any:
         if name not in self.parts:
             raise ModelFileError(
                 f"The model uses {name!r}, no component of omkl: "

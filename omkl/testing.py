@@ -490,29 +490,6 @@ def _equal_arrays(
         _equal(array, expected_array, promise, tol)
 
 
-<<<<<<< HEAD
-=======
-def _check_calls(loss_of: LossFunction, potentials: Potentials, gold: Output) -> None:
-    """Check that ``calls`` of a loss names all functions of a structure that it calls.
-
-    In training, the others have no address. Here they raise an error, as those of ``UNNAMED`` do.
-    """
-    refusing = {name: function for name, function in UNNAMED.items() if name not in loss_of.calls}
-    packed = loss_of.structure.packed(loss_of.calls, layout_of(potentials))
-    packed.replace(**refusing)
-    pairwise = pairs_of(potentials)
-    loss_of.function(
-        packed.address,
-        potentials.unary,
-        pairwise,
-        np.array(gold, dtype=np.int64, ndmin=1),
-        loss_of.parameters,
-        np.empty_like(potentials.unary),
-        np.empty_like(pairwise),
-    )
-
-
->>>>>>> 26bf37a8 (Say what places, owners and settings index)
 def check_structure(
     structure: Structure, size: int = 3, outputs: Sequence[Output] | None = None
 ) -> None:

@@ -11,7 +11,7 @@ from omkl.annotation.raw_text import NO_TEXT, has_text
 from omkl.annotation.tagger import COLUMNS, KEYS, Tagger
 from omkl.data import Treebank
 from omkl.data.treebank.layouts import FIELDS
-from omkl.estimators.persistence import load, users_own
+from omkl.estimators.persistence import load, parts_in_parameters
 from omkl.estimators.training import Run
 from omkl.exceptions import CheckpointWarning, DataWarning, InputError, ModelFileError
 from omkl.features.lexicons import as_lexicons, pack_lexicons
@@ -111,7 +111,7 @@ class TrainingSequence:
         path = checkpoints.directory / f"{self._number:04d}.npz"
         if self._resumed and path.exists():
             try:
-                return _without_training_state(load(path, users_own(labeler)))
+                return _without_training_state(load(path, parts_in_parameters(labeler)))
             except ModelFileError as error:
                 warnings.warn(
                     f"{error} Its model is trained again.", CheckpointWarning, stacklevel=2

@@ -18,7 +18,12 @@ from omkl.data import Stream
 from omkl.data.blocks import is_collection
 from omkl.estimators import sources
 from omkl.estimators.options import EarlyStopping, OptionsOr, Passes
-from omkl.estimators.persistence import SavedEstimator, check_is_fitted, set_attributes, users_own
+from omkl.estimators.persistence import (
+    SavedEstimator,
+    check_is_fitted,
+    parts_in_parameters,
+    set_attributes,
+)
 from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
 from omkl.estimators.training import Plan, Run, RunOptions, Task, held_out_part, warn_of_evidence
 from omkl.estimators.validation import (
@@ -343,7 +348,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             checkpoint = run.checkpoints.earlier("model")
             if checkpoint is not None:
                 values, arrays = checkpoint
-                unpacker = Unpacker(arrays, users_own(self))
+                unpacker = Unpacker(arrays, parts_in_parameters(self))
                 model.unpack(values["source"]["model"], arrays, unpacker)
         if not model.has_started:
             source.open()

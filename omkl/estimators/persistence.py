@@ -292,7 +292,9 @@ class SavedEstimator:
         """Return a copy without training state, with bitwise equal predictions."""
         packer = persistence.Packer()
         manifest = self._manifest(packer, training=False, history=history)
-        return self._from_model(manifest, persistence.Unpacker(packer.arrays, users_own(self)))
+        return self._from_model(
+            manifest, persistence.Unpacker(packer.arrays, parts_in_parameters(self))
+        )
 
     @classmethod
     def _from_model(cls, manifest: persistence.Manifest, unpacker: persistence.Unpacker) -> Self:
@@ -331,19 +333,22 @@ def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> 
     return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}
 
 
-def users_own(value: object) -> dict[str, Any]:
-    """Return classes and functions in parameters by name, as checkpoints cannot store them."""
+def parts_in_parameters(value: object) -> dict[str, Any]:
+    """Return classes and functions in parameters, nested ones too, by name: ``parts`` of a file."""
     if isinstance(value, SavedEstimator):
         value = value.get_params(deep=False)
     if isinstance(value, Component):
-        return {type(value).__name__: type(value), **users_own(value.parameters())}
+        return {type(value).__name__: type(value), **parts_in_parameters(value.parameters())}
     if isinstance(value, Bank):
         arguments, options = value.made_with
-        return {type(value).__name__: type(value), **users_own([*arguments, *options.values()])}
+        return {
+            type(value).__name__: type(value),
+            **parts_in_parameters([*arguments, *options.values()]),
+        }
     if isinstance(value, (dict, list, tuple)):
         objects = {}
         for item in value.values() if isinstance(value, dict) else value:
-            objects.update(users_own(item))
+            objects.update(parts_in_parameters(item))
         return objects
     if callable(value):
         return {getattr(value, "__name__", "function"): value}

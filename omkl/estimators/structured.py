@@ -190,7 +190,7 @@ def _bank_class(name: str, unpacker: Unpacker) -> Callable:
     """Return a bank of the library, or a user's class, by its name in a model file."""
     if name in omkl.groups.__all__:
         return getattr(omkl.groups, name)
-    return unpacker.users_class(name, Bank)
+    return unpacker.class_of_user(name, Bank)
 
 
 def minus_mean_cost(predictor: Predictor, examples: Sequence) -> float:

@@ -43,6 +43,7 @@ class LabelPairs:
         self.kind = kind
         first, second = np.indices((n_labels, n_labels))
         larger = np.maximum(first, second)
+        # pairs are in the order of their larger label, so that new labels append weights
         if kind == "full":
             self.index = larger * larger + np.where(first == larger, second, larger + 1 + first)
         elif kind == "symmetric":

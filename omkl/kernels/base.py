@@ -402,14 +402,16 @@ class Kernel(Component):
         return inputs.as_dense(self.features(X))[0] * weights
 
     def part_name(self, i: int, column: Callable[[int], str], n_columns: int) -> str:
-        """Return the name of the part ``i``.
+        """Return the name of a part of the inputs, for explanations.
 
         Parameters
         ----------
         i : int
+            Index of the part, as in :meth:`parts`.
         column : callable
             ``column(j)`` is the name of a column.
         n_columns : int
+            Number of columns of the kernel.
         """
         return str(i)
 

@@ -226,18 +226,22 @@ def _points(values: list[np.ndarray], columns: Columns) -> Points:
     is_present = np.all([column == column for column in values], axis=0)  # NaN differs from itself
     present = np.flatnonzero(is_present)
     joined = values[0] if len(values) == 1 else np.column_stack(values)
-    grid, first, codes = np.unique(joined[present], axis=0, return_index=True, return_inverse=True)
-    if len(grid) < 2 and columns != (MISSING,):
+    distinct, first, codes = np.unique(
+        joined[present], axis=0, return_index=True, return_inverse=True
+    )
+    if len(distinct) < 2 and columns != (MISSING,):
         raise InputError(
             f"The column {' x '.join(columns)!r} of X must hold two values or more, got "
-            f"{len(grid)}."
+            f"{len(distinct)}."
         )
-    chosen = np.arange(len(grid))
-    if grid.ndim == 1 and grid.dtype.kind == "f":
-        chosen = np.unique(np.searchsorted(grid, np.linspace(grid[0], grid[-1], POINTS)))
-    point_of_row = np.searchsorted(chosen, codes.ravel(), side="right") - 1
-    counts = np.bincount(point_of_row, minlength=len(chosen))
-    return Points(grid=grid[chosen], rows=present[first[chosen]], density=counts / len(present))
+    on_grid = np.arange(len(distinct))
+    if distinct.ndim == 1 and distinct.dtype.kind == "f":
+        evenly_spaced = np.linspace(distinct[0], distinct[-1], POINTS)
+        on_grid = np.unique(np.searchsorted(distinct, evenly_spaced))
+    # a row counts for the last point that is not above it
+    point_of_row = np.searchsorted(on_grid, codes.ravel(), side="right") - 1
+    density = np.bincount(point_of_row, minlength=len(on_grid)) / len(present)
+    return Points(grid=distinct[on_grid], rows=present[first[on_grid]], density=density)
 
 
 # ---- batch models --------------------------------------------------------------------------------

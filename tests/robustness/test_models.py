@@ -15,7 +15,7 @@ import omkl
 from omkl._files import read_archive, write_archive
 from omkl.data import synthetic_treebank
 from omkl.exceptions import ModelFileError
-from omkl.persistence import PLACES, component_of
+from omkl.persistence import SUBPACKAGES, component_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 3))
@@ -103,10 +103,10 @@ def test_files_may_name_components_only(saved, target, tmp_path):
 def test_named_components_have_no_side_effects():
     from importlib import import_module
 
-    for place in PLACES:
-        module = import_module("omkl" if place == "omkl" else f"omkl.{place}")
+    for subpackage in SUBPACKAGES:
+        module = import_module("omkl" if subpackage == "omkl" else f"omkl.{subpackage}")
         for name in module.__all__:
-            component = component_of(place, name)
+            component = component_of(subpackage, name)
             assert component is None or hasattr(component, "parameters")
     assert component_of("online", "Checkpoints") is None
 

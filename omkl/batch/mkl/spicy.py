@@ -476,7 +476,7 @@ class _Proximal(Subproblem):
         self.reset_term()
 
     def _to_model(self) -> None:
-        """Move the centre to the model."""
+        r"""Move the centre to the model: :math:`\alpha_m \gets r_m (\alpha_m + \gamma \rho)`."""
         term = self.term
         ratios = term.ratios[:, None]
         self.working_set = self.working_set._replace(

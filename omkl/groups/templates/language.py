@@ -137,11 +137,11 @@ def _parts() -> list[str]:
         ("feats", "feats", "feats"),
         ("feats", "", "feats"),
     ]
-    views += _with_one("lemma", "upos")
-    views += _with_one("upos", "lemma")
+    views += _one_word_differs("lemma", "upos")
+    views += _one_word_differs("upos", "lemma")
     for position in range(3):
         for view in ("upos-1 upos", "upos upos+1", "upos feats"):
-            views.append(_with_one(view, "upos")[position])
+            views.append(_one_word_differs(view, "upos")[position])
     lines = []
     for token in PARTS:
         for third, head, modifier in views:
@@ -150,7 +150,7 @@ def _parts() -> list[str]:
     return lines
 
 
-def _with_one(view: str, others: str) -> list[tuple[str, str, str]]:
+def _one_word_differs(view: str, others: str) -> list[tuple[str, str, str]]:
     """Return three views of three words: each word in turn has ``view``, the others ``others``."""
     return [(view, others, others), (others, view, others), (others, others, view)]
 

@@ -209,6 +209,9 @@ class FieldRows(NamedTuple):
 class TemplateLayout:
     """Templates for compiled loops: views of a token, pairs of views, and three groups per pair.
 
+    A pair has the views of head and modifier, and that of the third node of a part, if any. The
+    templates of a pair differ in their variant only, such as with or without direction.
+
     Parameters
     ----------
     templates : TemplateSet
