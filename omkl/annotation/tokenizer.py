@@ -458,9 +458,9 @@ class CharacterLabeler:
             unpenalized=[TransitionBank(N_LABELS, averaging=True)],
         )
         TrainingLoop(trainer, source, callbacks=callbacks).run(EPOCHS)
-        of_features, of_transitions = trainer.predictor().banks
-        self.table = of_features.table.astype(np.float32)
-        self.transitions = of_transitions.table[0]
+        feature_bank, transition_bank = trainer.predictor().banks
+        self.table = feature_bank.table.astype(np.float32)
+        self.transitions = transition_bank.table[0]
         self.group_weights = trainer.kernel_weights()
         return self
 

@@ -210,8 +210,8 @@ def open_bytes(path: PathLike) -> Iterator[IO[bytes]]:
         raise DataFileError(f"There is no file {path}.") from None
     except Exception as error:
         is_damaged = isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile))
-        of_system = isinstance(error, OSError) and error.errno is not None
-        if not is_damaged and (is_url(path) or of_system):
+        is_system_error = isinstance(error, OSError) and error.errno is not None
+        if not is_damaged and (is_url(path) or is_system_error):
             raise DataFileError(f"{path} cannot be read: {_reason(error)}.") from None
         if is_damaged or isinstance(error, OSError):  # of bz2
             kind = TruncatedFileError if isinstance(error, EOFError) else DamagedFileError

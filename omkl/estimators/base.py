@@ -66,9 +66,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
     The model is ``model_``. The fields are the parameters that online estimators share; see
     :class:`~omkl.SequenceLabeler`. Subclasses are dataclasses with additional fields, and define
-    :meth:`_codec`, :meth:`_read_known`, ``fit``, ``partial_fit`` and ``predict``. Their ``fit``
-    raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid; the model
-    is not changed.
+    :meth:`_codec`, :meth:`_read_for_evaluation`, ``fit``, ``partial_fit`` and ``predict``. Their
+    ``fit`` raises an :class:`~omkl.exceptions.InputError` if a parameter or the data is invalid;
+    the model is not changed.
     """
 
     loss: Any = "hinge"
@@ -131,7 +131,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         )
 
     @abstractmethod
-    def _read_known(self, block: TrainingBlock) -> Any:
+    def _read_for_evaluation(self, block: TrainingBlock) -> Any:
         """Validate data for evaluation, and convert them for the codec."""
 
     @staticmethod
@@ -250,7 +250,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """
         if held_out is None:
             return None
-        data = self._read_known(held_out)
+        data = self._read_for_evaluation(held_out)
         examples = cache(lambda: model.codec.encode_known(data))
         return BestEpoch(examples, self._when_to_stop.patience, task.held_out_score)
 
@@ -294,7 +294,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         held_out: TrainingBlock | None,
     ) -> Plan:
         """Start the model on examples in memory."""
-        examples = model.codec.start(task.read(block, first=True, whole=True))
+        examples = model.codec.start(task.read(block, first=True, is_all_data=True))
         if run.checkpoints is not None:
             run.checkpoints.check_data(model.codec.facts(examples))
         stopping = self._stopping(task, model, held_out)
@@ -604,7 +604,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
         def examples(codec: Codec) -> Iterator[Example]:
             for block in sources.blocks_of(X, y):
-                yield from codec.encode_known(self._read_known(block))
+                yield from codec.encode_known(self._read_for_evaluation(block))
 
         return group_report(
             [model.trainer for model in self._models],

@@ -362,12 +362,12 @@ def losses_of(
     probabilities = decoder.probabilities(outputs)
     least = np.finfo(np.float64).eps
     if decoder.multilabel:
-        of_labels = np.where(y != 0, probabilities, 1.0 - probabilities)
-        return -np.log(np.maximum(of_labels, least)).mean(axis=1)
+        probabilities_of_labels = np.where(y != 0, probabilities, 1.0 - probabilities)
+        return -np.log(np.maximum(probabilities_of_labels, least)).mean(axis=1)
     columns = {label: k for k, label in enumerate(decoder.classes.tolist())}
     codes = np.array([columns.get(label, -1) for label in y.tolist()])
-    of_classes = np.where(codes >= 0, probabilities[np.arange(len(y)), codes], 0.0)
-    return -np.log(np.maximum(of_classes, least))
+    probabilities_of_classes = np.where(codes >= 0, probabilities[np.arange(len(y)), codes], 0.0)
+    return -np.log(np.maximum(probabilities_of_classes, least))
 
 
 def are_right(decoder: ClassDecoder, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -149,7 +149,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             total_weight += float(weights.sum())
         return -total_cost / total_weight
 
-    def _read_known(self, block: TrainingBlock) -> "PlainExamples":
+    def _read_for_evaluation(self, block: TrainingBlock) -> "PlainExamples":
         return read_examples(block)
 
     def _codec(self) -> "PlainCodec":
@@ -218,7 +218,9 @@ class PlainExamples(WeightedExamples):
         return PlainExamples(X, y, chosen, None)
 
 
-def read_examples(block: TrainingBlock, first: bool = False, whole: bool = False) -> PlainExamples:
+def read_examples(
+    block: TrainingBlock, first: bool = False, is_all_data: bool = False
+) -> PlainExamples:
     """Validate inputs and outputs."""
     X = list(block.X)
     y = [] if block.y is None else list(block.y)

@@ -276,7 +276,7 @@ class TokenCodec(Codec):
         self.encoder.fit(data)
         survey = Survey(labels=[], vocabulary=None, longest=_longest(data), scales={})
         self.learn(data, [survey])
-        examples = self.encode_part(data, grow=True, follow=not data.whole)
+        examples = self.encode_part(data, grow=True, follow=not data.is_all_data)
         if self.encoder.vocabulary is not None and not self._outputs.single:
             warn_of_many_groups(self.encoder.vocabulary)
         return examples
@@ -301,7 +301,7 @@ class TokenCodec(Codec):
         The level of numbers is learned from a ``sample``. Of a stream, this is the first number, so
         that blocks do not matter.
         """
-        if self._outputs.codes is Targets and not sample.whole:
+        if self._outputs.codes is Targets and not sample.is_all_data:
             sample = sample._replace(labels=sample.labels[:1], weights=None)
         labels = list(sample.labels)
         for survey in surveys:

@@ -73,9 +73,9 @@ class Task(NamedTuple, Generic[OwnCodec]):
     codec : Codec
         Untrained codec.
     read : callable
-        ``read(block, first, whole)`` validates a :class:`~omkl.estimators.sources.TrainingBlock`,
-        and converts it for the codec. ``first`` means that the model starts with the block,
-        ``whole`` that it is all training data.
+        ``read(block, first, is_all_data)`` validates a
+        :class:`~omkl.estimators.sources.TrainingBlock`, and converts it for the codec. ``first``
+        means that the model starts with the block, ``is_all_data`` that it is all training data.
     held_out_score : callable
         ``held_out_score(predictor, examples)`` returns the score that early stopping maximizes.
     companions : callable, optional

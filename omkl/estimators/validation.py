@@ -443,7 +443,7 @@ def class_weights(
     labels: Sequence,
     offsets: np.ndarray,
     sample_weight: np.ndarray | None,
-    whole: bool = True,
+    is_all_data: bool = True,
 ) -> np.ndarray | None:
     """Multiply sample weights by class weights, as defined by scikit-learn.
 
@@ -458,7 +458,7 @@ def class_weights(
         Sequence s has the labels ``offsets[s] : offsets[s + 1]``. Its weight is the mean over its
         known labels.
     sample_weight : array, optional
-    whole : bool
+    is_all_data : bool
         Whether these are all training examples, as "balanced" requires.
     """
     if class_weight is None:
@@ -474,25 +474,25 @@ def class_weights(
         sample_weight = np.ones(len(lengths))
     weights_of_labels = np.repeat(sample_weight, lengths)
     sums = np.bincount(codes[is_known], weights_of_labels[is_known], len(classes))
-    weights_of_classes = _weights_of_classes(class_weight, classes, sums, whole)
+    weights_of_classes = _weights_of_classes(class_weight, classes, sums, is_all_data)
     # the code of unknown labels selects the last entry
     each = np.append(weights_of_classes, 0.0)[codes]
     n_known = np.add.reduceat(is_known, offsets[:-1], dtype=int)
     weights = np.add.reduceat(each, offsets[:-1]) / np.maximum(n_known, 1) * sample_weight
-    if whole and not weights.any():
+    if is_all_data and not weights.any():
         raise InputError("class_weight must leave an example a weight above 0.")
     return weights
 
 
 def _weights_of_classes(
-    class_weight: Hashable | dict, classes: list, sums: np.ndarray, whole: bool
+    class_weight: Hashable | dict, classes: list, sums: np.ndarray, is_all_data: bool
 ) -> np.ndarray:
     """Return the weight of each class; ``sums`` (K,) are the total sample weights of classes."""
     if isinstance(class_weight, dict):
         # a fold may lack classes of the dict if all its classes are in the dict
         has_all = class_weight.keys() >= set(classes)
         has_others = any(label not in classes for label in class_weight)
-        is_wrong = whole and has_others and not has_all
+        is_wrong = is_all_data and has_others and not has_all
         weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
         if is_wrong or not ((weights >= 0) & (weights < np.inf)).all():
             raise InputError(
@@ -501,9 +501,9 @@ def _weights_of_classes(
             )
         return weights
     is_balanced = isinstance(class_weight, str) and class_weight == "balanced"
-    if not is_balanced or not whole:
+    if not is_balanced or not is_all_data:
         accepted = "None or a dict where not all examples are at hand"
-        if whole:
+        if is_all_data:
             accepted = 'None, "balanced" or a dict'
         raise InputError(f"class_weight must be {accepted}, got {class_weight!r}.")
     present = sums > 0

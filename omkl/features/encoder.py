@@ -141,7 +141,7 @@ class Encoder:
             inputs = self._inputs_for_fit(name, kernel, entries, data)
             self.kernels[name] = kernel.fit_view(inputs)
         self._arrange()
-        if not data.whole:  # rows count when they are encoded for training
+        if not data.is_all_data:  # rows count when they are encoded for training
             self.start_scales()
         has_indicators = self.missing == "indicator" and not self._are_sparse
         if isinstance(tokens, list) or has_indicators:
@@ -216,7 +216,7 @@ class Encoder:
         inputs = self.views[name].select(entries)
         if sparse.issparse(inputs):
             _refuse_dense(name, kernel)
-        if kernel.standardize and not data.whole:
+        if kernel.standardize and not data.is_all_data:
             if kernel.standardize == "range":
                 raise InputError(
                     f"The kernel {name!r} needs the ranges of all rows: "
@@ -304,12 +304,12 @@ class Encoder:
         """
         entries = self._entries(tokens, weights)
         views = {label: view.select(entries) for label, view in self._views_of_banks.items()}
-        of_kernels = [
+        features_of_kernels = [
             self.kernels[name].features(self.views[name].select(entries)) for name in self.explicit
         ]
         features = list(self._sparse_features(tokens, entries.missing, offsets, grow))
-        if of_kernels:
-            features.insert(0, features_of(of_kernels))
+        if features_of_kernels:
+            features.insert(0, features_of(features_of_kernels))
         joined = reduce(side_by_side, features) if features else None
         return Tokens(offsets, joined, views)
 
@@ -526,8 +526,8 @@ class Encoder:
         groups = np.repeat(np.arange(n_kernels, dtype=np.int32), self._explicit_counts())
         if self.vocabulary is None:
             return groups[first:]
-        of_features = self.vocabulary.groups[max(first - len(groups), 0) :]
-        return np.concatenate([groups[first:], np.array(of_features, np.int32) + n_kernels])
+        groups_of_keys = self.vocabulary.groups[max(first - len(groups), 0) :]
+        return np.concatenate([groups[first:], np.array(groups_of_keys, np.int32) + n_kernels])
 
     def names_of(self, ids: Iterable[int]) -> dict[int, str]:
         """Return the names of explicit features by id.

@@ -75,7 +75,7 @@ class TokenData(NamedTuple):
     layouts: Sequence[Any] = ()
 
     @property
-    def whole(self) -> bool:
+    def is_all_data(self) -> bool:
         """True if scales and widths are learned before training, and not as rows come."""
         return self.total < math.inf
 
@@ -98,14 +98,14 @@ class TokenData(NamedTuple):
     def number_keys(self) -> list[str]:
         """Return the keys of dicts whose numbers are columns, sorted: their order does not matter.
 
-        These are keys with a number in at least half of the dicts, if these are the ``whole`` data;
-        or in the first dict of a stream, so that blocks do not matter. A column of a table is one
+        These are keys with a number in at least half of the dicts, or, for a block of a stream, in
+        the first dict, so that the size of blocks does not matter. A column of a table is one
         if its first value is a number.
         """
         rows: list[Any] = list(self.inputs)
         if self.names is not None:
             return [name for name in self.names if _starts_with_number(rows, name)]
-        sample = rows if self.whole else rows[:1]
+        sample = rows if self.is_all_data else rows[:1]
         dicts = [row for row in sample if isinstance(row, dict)]
         counts: Counter[str] = Counter()
         for row in dicts:

@@ -101,9 +101,9 @@ radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_sta
         edges = Edges.of("edges", self.edges)
         return GraphCodec(GraphOutputs(edges, self.cost, classes), self, self.lexicons)
 
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
-        data = super()._read(block, first, whole)
-        return data._replace(total=len(data.layouts)) if whole else data
+    def _read(self, block: TrainingBlock, first: bool, is_all_data: bool = False) -> TokenData:
+        data = super()._read(block, first, is_all_data)
+        return data._replace(total=len(data.layouts)) if is_all_data else data
 
     def certificates(self, X: ExamplesLike, labels: LabelSequences = None) -> list[Certificate]:
         """Return how good the predicted labelling of each graph is.

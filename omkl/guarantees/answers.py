@@ -363,8 +363,8 @@ def _parsed(
     if "deprels" in wanted and RELATION_CONFIDENCE in probabilities:
         names.append(RELATION_CONFIDENCE)
     for name in names:
-        of_sentences = np.split(probabilities[name], treebank.offsets[1:-1])
-        answers = list(map(Answer.times, answers, of_sentences))
+        confidences_of_sentences = np.split(probabilities[name], treebank.offsets[1:-1])
+        answers = list(map(Answer.times, answers, confidences_of_sentences))
     if "heads" in wanted:
         answers = list(map(Answer.with_heads, answers, marginals))
     if confidence:

@@ -517,9 +517,9 @@ class FactoredStack(KernelStack):
         for p in range(vectors.shape[-2]):
             # a vector for all kernels, or one for each: (1, N) or (k, N)
             vector = np.atleast_2d(np.ascontiguousarray(vectors[..., p, :]))
-            of_vector = np.zeros((len(which), self.n_samples))
-            factor_products(self.rows, self.starts, which, vector, of_vector)
-            products.append(of_vector)
+            products_of_vector = np.zeros((len(which), self.n_samples))
+            factor_products(self.rows, self.starts, which, vector, products_of_vector)
+            products.append(products_of_vector)
         return np.stack(products, axis=1)
 
     def combine(
@@ -533,8 +533,8 @@ class FactoredStack(KernelStack):
         step = min(BLOCK_ROWS, max(n_rows, 16))
         for low in range(0, len(rows), step):
             block = self.rows[rows[low : low + step]].astype(np.float64)
-            of_samples = block if samples is None else block[:, samples]
-            total += (of_samples.T * weights_of_rows[low : low + step]) @ block
+            columns_of_samples = block if samples is None else block[:, samples]
+            total += (columns_of_samples.T * weights_of_rows[low : low + step]) @ block
         return total
 
     def diagonals(self, which: Which = None) -> np.ndarray:

@@ -409,13 +409,13 @@ def _held_out_path(
         if is_a_classifier(model) and targets.ndim == 1 and np.all(targets == targets[0]):
             outputs[:, :, p] = -NEVER if targets[0] > 0 else NEVER
             continue
-        of_problem = slice(p, p + samples.widths[p])  # several outputs are one problem
-        offsets = None if training.offsets is None else training.offsets[of_problem]
+        columns_of_problem = slice(p, p + samples.widths[p])  # several outputs are one problem
+        offsets = None if training.offsets is None else training.offsets[columns_of_problem]
         [problem] = replace(training, targets=[targets], offsets=offsets).problems(model, 1.0)
         path = regularization_path(solver_of(model), problem, alphas, model.tol, model.max_iter)
         for a, point in enumerate(path):
             learned = training.coefficients([point.solution])
-            outputs[a, :, of_problem] += predictions_of(samples.design, *learned)[test]
+            outputs[a, :, columns_of_problem] += predictions_of(samples.design, *learned)[test]
             active[a] += np.count_nonzero(point.solution.certificate.norms)
             gaps[a] = max(gaps[a], abs(point.solution.certificate.gap))
     return HeldOut(outputs, active, gaps, decoder)

@@ -194,7 +194,7 @@ class BatchMKL(TransformerMixin, SavedEstimator, BaseEstimator):
         self.kernel_weights_ = dict(zip(names, np.mean(weights, axis=0).tolist()))
         self.unscaled_kernel_weights_ = dict(zip(names, np.mean(unscaled_weights, axis=0).tolist()))
         self.kernel_representations_ = source.representations
-        self.left_out_ = [name for name, is_kept in zip(names, training.kept) if not is_kept]
+        self.left_out_ = [name for name, is_kept in zip(names, training.is_selected) if not is_kept]
         self.evidence_ = None
         if training.choice is not None:
             self.evidence_ = dict(zip(names, training.choice.evidence.tolist()))

@@ -93,10 +93,10 @@ class KernelModel:
         for m in self.active:
             contributions[self.source.names[m]] = np.empty((X.shape[0], len(self.intercepts)))
         for block in self.source.blocks(X, self.active):
-            for of_kernel, values, weights in zip(
+            for contribution, values, weights in zip(
                 contributions.values(), block.values, self.weights
             ):
-                of_kernel[block.rows] = values @ weights
+                contribution[block.rows] = values @ weights
         return contributions
 
     def squared_norm(self, X: np.ndarray, kernel_weights: np.ndarray) -> float:
@@ -227,11 +227,11 @@ class KernelModel:
             form = GivenMatrices
         coefficients = unpacker.unpack(packed["coefficients"])
         weights = []
-        for of_values, of_features in zip(coefficients, packed["weights"]):
-            if of_features is None:
-                weights.append(of_values)
+        for coefficients_of_kernel, weights_of_features in zip(coefficients, packed["weights"]):
+            if weights_of_features is None:
+                weights.append(coefficients_of_kernel)
             else:
-                weights.append(unpacker.unpack(of_features))
+                weights.append(unpacker.unpack(weights_of_features))
         return cls(
             source=form.unpack(packed["source"], unpacker),
             active=unpacker.unpack(packed["active"]),

@@ -106,8 +106,8 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         """
         return self.model_.codec.encoder.column_scales()
 
-    def _read_known(self, block: TrainingBlock) -> TokenData:
-        return self._read_rows(block, first=False, known=True)
+    def _read_for_evaluation(self, block: TrainingBlock) -> TokenData:
+        return self._read_rows(block, first=False, for_evaluation=True)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -116,7 +116,11 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         return tags
 
     def _read_rows(
-        self, block: TrainingBlock, first: bool, whole: bool = False, known: bool = False
+        self,
+        block: TrainingBlock,
+        first: bool,
+        is_all_data: bool = False,
+        for_evaluation: bool = False,
     ) -> TokenData:
         """Check rows and their outputs; each row is a sequence of one token.
 
@@ -125,11 +129,11 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         block : TrainingBlock
         first : bool
             Whether a model starts with these rows.
-        whole : bool
+        is_all_data : bool
             Whether these are all rows of a ``fit``. Then drop rows of weight 0. If the rows will be
             shuffled, first sort them by content, so that the model does not depend on the order of
             the rows.
-        known : bool
+        for_evaluation : bool
             Whether the rows are for evaluation, without class weights.
         """
         if block.y is None:
@@ -137,7 +141,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None; "
                 "a stream has pairs (x, y)."
             )
-        X, y = self._checked_rows(block.X, first, block.y, whole=whole)
+        X, y = self._checked_rows(block.X, first, block.y, is_all_data=is_all_data)
         classifies = is_a_classifier(self)
         names = validation.column_names_of(self)
         if classifies:
@@ -146,11 +150,11 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
             y = finite_targets(y)
         weights = validation.check_sample_weight(block.sample_weight, len(y))
         offsets = np.arange(len(y) + 1)
-        if classifies and not known:
+        if classifies and not for_evaluation:
             weights = validation.class_weights(
-                self.class_weight, y.tolist(), offsets, weights, whole
+                self.class_weight, y.tolist(), offsets, weights, is_all_data
             )
-        if not whole:
+        if not is_all_data:
             return TokenData(X, offsets, y.tolist(), weights, names=names)
         if weights is not None:
             weighted = np.flatnonzero(weights > 0)
@@ -228,7 +232,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         return float(metric(gold, predicted, sample_weight=sample_weight))
 
     def _checked_rows(
-        self, X: RowsLike | Block, reset: bool, *y: ArrayLike, whole: bool = False
+        self, X: RowsLike | Block, reset: bool, *y: ArrayLike, is_all_data: bool = False
     ) -> Any:
         """Check rows, and return them as a list of dicts, or as an array or sparse matrix.
 
@@ -238,7 +242,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         reset : bool
             Whether to store the columns in the estimator instead of comparing them.
         *y : array of shape (n,), optional
-        whole : bool
+        is_all_data : bool
             Whether these are all training rows.
 
         Returns
@@ -249,11 +253,11 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
             self._check_single_output(targets)
         if reset:
             with validation.restoring_columns(self):
-                return self._convert_rows(X, reset, y, whole)
-        return self._convert_rows(X, reset, y, whole)
+                return self._convert_rows(X, reset, y, is_all_data)
+        return self._convert_rows(X, reset, y, is_all_data)
 
     def _convert_rows(
-        self, X: RowsLike | Block, reset: bool, y: tuple[Any, ...], whole: bool
+        self, X: RowsLike | Block, reset: bool, y: tuple[Any, ...], is_all_data: bool
     ) -> Any:
         """Return checked rows; see :meth:`_checked_rows`."""
         is_known = not reset and frames.are_known_columns(X, self.__dict__)
@@ -268,7 +272,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         table = read_table(X, training)
         if reset:
             validation.forget_columns(self)
-            if whole:
+            if is_all_data:
                 table = table.without_identifiers()
         if training is None:
             learns_dicts = table.has_text

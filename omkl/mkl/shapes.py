@@ -320,7 +320,7 @@ def _bootstrap_models(
     """
     classes = targets if is_classifier(machine) and targets.ndim == 1 else None
     for _ in range(DRAWS):
-        drawn = resample(np.arange(len(gram)), stratify=classes, random_state=random)
-        rows, counts = np.unique(drawn, return_counts=True)
+        resampled_rows = resample(np.arange(len(gram)), stratify=classes, random_state=random)
+        rows, counts = np.unique(resampled_rows, return_counts=True)
         fitted = clone(machine).fit([gram[np.ix_(rows, rows)]], targets[rows], counts)
         yield rows, fitted.dual_coef_.reshape(-1, len(rows)).T

@@ -192,18 +192,18 @@ class TrainingSet:
         if self._warns and self.choice.is_doubtful and varies:
             n_certain = np.count_nonzero(self.choice.evidence > self.choice.threshold)
             warn_caller(
-                f"On held-out samples, {n_certain} of {len(self.choice.kept)} kernels help beyond "
-                f"chance, but the model uses {np.count_nonzero(self.kept)}, whose weights may be "
-                "due to chance: see `evidence_`, or select kernels by omkl.select_groups.",
+                f"On held-out samples, {n_certain} of {self.stored.n_kernels} kernels help beyond "
+                f"chance, but the model uses {np.count_nonzero(self.is_selected)}, whose weights "
+                "may be due to chance: see `evidence_`, or select kernels by omkl.select_groups.",
                 DataWarning,
             )
 
     @property
-    def kept(self) -> np.ndarray:
+    def is_selected(self) -> np.ndarray:
         """Mask (M,) of the selected kernels."""
-        if self.choice is None or not self.choice.kept.any():
+        if self.choice is None or not self.choice.is_selected.any():
             return np.ones(self.stored.n_kernels, dtype=bool)
-        return self.choice.kept
+        return self.choice.is_selected
 
     def _sample(self) -> Sample:
         """Return at most as many samples as a choice of kernels uses."""
@@ -225,7 +225,7 @@ class TrainingSet:
             _, outputs = problem.best_constant()
             curvatures = problem.weighted_loss.curvature(outputs)
             curvature = float(np.mean(curvatures / problem.loss_weights))
-        selected = np.flatnonzero(self.kept)
+        selected = np.flatnonzero(self.is_selected)
         C = natural_c(sample.kernels, selected, sample.targets, sample.weights)
         return C / (curvature * float(self.weights.mean()))
 
@@ -233,8 +233,8 @@ class TrainingSet:
         """Return the problems; problems of several outputs share kernel weights."""
         settings = self.settings
         kernels = self.stored
-        if not self.kept.all():  # the other kernels are zero
-            kernels = MixedStack([kernels], in_use=self.kept)
+        if not self.is_selected.all():  # the other kernels are zero
+            kernels = MixedStack([kernels], in_use=self.is_selected)
         problems = []
         for targets in self.targets:
             if targets.ndim == 2:

@@ -55,12 +55,12 @@ def tree_rates(estimator: OnlineEstimator) -> Schedule:
 
 
 def read_trees(
-    block: TrainingBlock, projective: bool, single_root: bool, whole: bool = False
+    block: TrainingBlock, projective: bool, single_root: bool, is_all_data: bool = False
 ) -> TreeData:
     """Read and validate the sentences of a block.
 
-    Sentences without a possible tree are dropped; sentences of weight 0 as well, if the block is
-    the ``whole`` data.
+    Sentences without a possible tree are dropped, and so are sentences of weight 0 if
+    ``is_all_data``, that is, if the block is not one of a stream.
     """
     treebank = sentences.as_treebank(block.X, trees="partial", single_root=single_root)
     sentences.check_trees(treebank, partial=True)
@@ -68,7 +68,7 @@ def read_trees(
     are_usable = np.ones(len(treebank), dtype=bool)
     if projective:
         are_usable = sentences.only_projective(treebank, single_root)
-    if whole and weights is not None:
+    if is_all_data and weights is not None:
         are_usable = are_usable & (weights > 0)
     if not are_usable.any():
         raise InputError(
@@ -79,7 +79,7 @@ def read_trees(
         treebank = treebank[are_usable]
         if weights is not None:
             weights = weights[are_usable]
-    return TreeData(treebank=treebank, weights=weights, whole=whole)
+    return TreeData(treebank=treebank, weights=weights, is_all_data=is_all_data)
 
 
 class TreebankCodec(TreeCodec):
@@ -142,8 +142,8 @@ class TreebankCodec(TreeCodec):
         is_auto = isinstance(templates, str) and templates == "auto"
         templates_of_user = self._chosen_templates is None and not is_auto
         templates = TemplateSet.resolve(templates, as_lexicons(self._parameters.lexicons))
-        templates, change = sentences.suitable_templates(templates, data.treebank, data.whole)
-        if change and (templates_of_user or not data.whole):
+        templates, change = sentences.suitable_templates(templates, data.treebank, data.is_all_data)
+        if change and (templates_of_user or not data.is_all_data):
             warn_caller(change, DataWarning)
         elif change and self._parameters.verbose:
             tqdm.write(change)
@@ -161,28 +161,28 @@ class TreebankCodec(TreeCodec):
         by_part = templates.by_part()
         if "arc" not in by_part:
             raise InputError("Every template has an atom of g or s: give a template of arcs.")
-        of_arcs = by_part.pop("arc")
-        of_parts = [template for kind in by_part.values() for template in kind]
-        is_second_order = bool(of_parts) and self._parameters.search.order == 2
-        if of_parts and not is_second_order and self._parameters.templates != "auto":
+        arc_templates = by_part.pop("arc")
+        part_templates = [template for kind in by_part.values() for template in kind]
+        is_second_order = bool(part_templates) and self._parameters.search.order == 2
+        if part_templates and not is_second_order and self._parameters.templates != "auto":
             warn_caller(
-                f"TreeSearch(order=1) leaves out {len(of_parts)} templates of g or s.",
+                f"TreeSearch(order=1) leaves out {len(part_templates)} templates of g or s.",
                 DataWarning,
             )
         fields = list(templates.fields)
         if self._parameters.trees.labeled:
             self.relations = RelationLabeler.for_treebank(
-                data.treebank, data.whole, templates.lexicons, is_second_order
+                data.treebank, data.is_all_data, templates.lexicons, is_second_order
             )
             fields += self.relations.templates.fields
         self.empty = empty_shares(data.treebank, fields)
         guide = None
         if is_second_order:
-            guide = self._train_second_order(data, of_arcs, of_parts)
+            guide = self._train_second_order(data, arc_templates, part_templates)
         elif self._parameters.search.likely is not None:
-            guide = self._train_coarse_to_fine(data, of_arcs)
+            guide = self._train_coarse_to_fine(data, arc_templates)
         else:
-            self._set_stage(self.stage, of_arcs)
+            self._set_stage(self.stage, arc_templates)
         features = {}
         if self.stage.corrects:
             features = self.stage.first[0].model_.codec.features
@@ -190,7 +190,7 @@ class TreebankCodec(TreeCodec):
         return ArcExamples.of(data.treebank, self.templates, data.weights, guide)
 
     def _train_second_order(
-        self, data: TreeData, of_arcs: TemplateSet, of_parts: list[Template]
+        self, data: TreeData, arc_templates: TemplateSet, part_templates: list[Template]
     ) -> sentences.Guide:
         """Train the parser of arcs, and return its advice on the data."""
         parameters = self._parameters
@@ -200,7 +200,7 @@ class TreebankCodec(TreeCodec):
                 "set TreeSearch(order=1)."
             )
         changes = {
-            "templates": of_arcs,
+            "templates": arc_templates,
             "memory": parameters.memory * (1.0 - stages.FOR_PARTS),
             "trees": replace(parameters.trees, labeled=False),
             "search": replace(parameters.search, order=1, decode="map"),
@@ -209,7 +209,7 @@ class TreebankCodec(TreeCodec):
         stage, guide = stages.SecondOrder.train(
             first, data, parameters.search.folds, self._running, stages.CANDIDATES
         )
-        self._set_stage(stage, TemplateSet(of_parts, of_arcs.lexicons))
+        self._set_stage(stage, TemplateSet(part_templates, arc_templates.lexicons))
         return guide
 
     def _train_coarse_to_fine(self, data: TreeData, templates: TemplateSet) -> sentences.Guide:
@@ -230,7 +230,7 @@ class TreebankCodec(TreeCodec):
 
     def encode(self, data: TreeData, trainer: OnlineTrainer) -> ArcExamples:
         """Encode later sentences of a stream."""
-        self.stage.check_whole(data.whole)
+        self.stage.check_trainable(data.is_all_data)
         return ArcExamples.of(data.treebank, self.templates, data.weights)
 
     def encode_known(self, data: TreeData) -> ArcExamples:

@@ -303,10 +303,10 @@ class TreeDecoder:
         scores = labeler.scores(block, concatenate_heads(trees), self.n_jobs)
         block = block.with_column("deprels", scores.argmax(axis=1).astype(np.int32), self.relations)
         probabilities = softmax(scores / (self.relation_temperature or 1.0), axis=1)
-        of_sentences = np.split(probabilities, block.offsets[1:-1])
+        relations_of_sentences = np.split(probabilities, block.offsets[1:-1])
         return block, [
-            ParseMarginals(arcs=of_arcs.arcs, relations=of_relations)
-            for of_arcs, of_relations in zip(marginals, of_sentences)
+            arcs._replace(relations=relations_of_sentence)
+            for arcs, relations_of_sentence in zip(marginals, relations_of_sentences)
         ]
 
     def with_relations(self, treebank: Treebank, trees: list[np.ndarray]) -> Treebank:
@@ -369,14 +369,14 @@ def confidences(parsed: Treebank, marginals: list[ParseMarginals]) -> dict[str, 
 
     Their names are the keys in MISC.
     """
-    of_arcs = [np.zeros(0)]
-    of_relations = []
-    for of_sentence, heads in zip(marginals, parsed.trees()):
-        of_arcs.append(of_sentence.arcs[heads, np.arange(1, len(heads) + 1)])
-        if of_sentence.relations is not None:
-            of_relations.append(of_sentence.relations)
-    confidence = {HEAD_CONFIDENCE: np.concatenate(of_arcs)}
-    if of_relations:
+    arcs = [np.zeros(0)]
+    relations = []
+    for marginals_of_sentence, heads in zip(marginals, parsed.trees()):
+        arcs.append(marginals_of_sentence.arcs[heads, np.arange(1, len(heads) + 1)])
+        if marginals_of_sentence.relations is not None:
+            relations.append(marginals_of_sentence.relations)
+    confidence = {HEAD_CONFIDENCE: np.concatenate(arcs)}
+    if relations:
         words = np.arange(parsed.n_words)
-        confidence[RELATION_CONFIDENCE] = np.concatenate(of_relations)[words, parsed.deprels]
+        confidence[RELATION_CONFIDENCE] = np.concatenate(relations)[words, parsed.deprels]
     return confidence

@@ -430,7 +430,7 @@ class _Comparison:
         for treebank, parents in zip((self.gold, self.predicted), self.parents):
             distances = np.abs(parents - np.arange(len(parents)))
             rows.append(1 + np.where(parents >= 0, distances, np.minimum(treebank.heads, 0)))
-        longest = max(of_side.max(initial=1) for of_side in rows) - 1
+        longest = max(lengths.max(initial=1) for lengths in rows) - 1
         names = [MISSING, "root", *map(distance_name, range(1, 1 + longest))]
         return CommonCodes(codes=BySide(*rows), strings=names)
 

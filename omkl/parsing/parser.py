@@ -201,7 +201,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         if self.keep is not None:
             if isinstance(X, Stream):
                 raise InputError("keep= requires several trainings: pass sentences, not a stream.")
-            data = self._read(block, whole=True)
+            data = self._read(block, is_all_data=True)
             candidates = self._codec().suitable_templates(data)
             templates, curve = template_selection.select_templates(
                 self, self.keep, candidates, data, run
@@ -225,8 +225,10 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             calibration = held_out.treebank[held_out.chosen]
         return self if calibration is None else self.calibrate(calibration)
 
-    def _read(self, block: TrainingBlock, first: bool = False, whole: bool = False) -> TreeData:
-        return read_trees(block, self.trees.projective, self.trees.single_root, whole)
+    def _read(
+        self, block: TrainingBlock, first: bool = False, is_all_data: bool = False
+    ) -> TreeData:
+        return read_trees(block, self.trees.projective, self.trees.single_root, is_all_data)
 
     def partial_fit(
         self, X: Sentences, y: None = None, sample_weight: ArrayLike | None = None
@@ -595,7 +597,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         weights = np.maximum([bank.n_features() for bank in self._banks], 1)
         return float(np.average([bank.collision_rate() for bank in self._banks], weights=weights))
 
-    def _read_known(self, block: TrainingBlock) -> TreeData:
+    def _read_for_evaluation(self, block: TrainingBlock) -> TreeData:
         return self._read(block._replace(X=check_sentences(block.X, block.y)))
 
     _plain_attributes = (

@@ -101,22 +101,23 @@ class RelationLabeler:
     def for_treebank(
         cls,
         treebank: Treebank,
-        whole: bool,
+        is_all_data: bool,
         lexicons: Mapping[str, Lexicon],
         relatives: bool = False,
     ) -> "RelationLabeler":
         """Make an untrained labeler, with templates for columns of a treebank and for lexicons.
 
         With ``relatives``, there are also templates of the relatives of words in the tree. Its
-        relations are those of the ``whole`` data. For a stream, it starts without relations.
+        relations are those of the treebank if ``is_all_data``. For a block of a stream, it starts
+        without relations.
         """
         lines = list(RELATION_TEMPLATES)
         if relatives:
             lines += RELATIVE_TEMPLATES
         for name in lexicons:
             lines += [line for line in of_lexicon(name) if line.endswith("direction")]
-        templates, _ = suitable_templates(TemplateSet(lines, lexicons), treebank, whole)
-        strings = treebank.strings["deprels"].copy() if whole else Strings()
+        templates, _ = suitable_templates(TemplateSet(lines, lexicons), treebank, is_all_data)
+        strings = treebank.strings["deprels"].copy() if is_all_data else Strings()
         return cls(strings, templates)
 
     def fit(

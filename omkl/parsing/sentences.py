@@ -193,29 +193,29 @@ def only_projective(treebank: Treebank, single_root: bool) -> np.ndarray:
 
 
 class TreeData(NamedTuple):
-    """Validated trees and their weights; ``whole`` is False for a block of a stream."""
+    """Validated trees and their weights; ``is_all_data`` is False for a block of a stream."""
 
     treebank: Treebank
     weights: np.ndarray | None
-    whole: bool
+    is_all_data: bool
 
 
 # ---- templates -----------------------------------------------------------------------------------
 
 
 def suitable_templates(
-    templates: TemplateSet, treebank: Treebank, whole: bool = True
+    templates: TemplateSet, treebank: Treebank, is_all_data: bool = True
 ) -> tuple[TemplateSet, str]:
     """Adapt templates to the columns of a treebank; return them, and a message about changes.
 
     UPOS replaces XPOS if XPOS is nearly empty or a copy of UPOS, and XPOS replaces a nearly empty
     UPOS. Templates of other empty columns or missing attributes are dropped. Then duplicates are
-    merged. If the treebank is not the ``whole`` data, only columns are checked, because attributes
+    merged. If the treebank is not all training data, only columns are checked, because attributes
     may occur later. The message is empty if nothing changes.
     """
     stand_ins = _stand_ins(templates, treebank)
     absent = {}
-    for field, title in absent_fields(treebank, templates, only_columns=not whole).items():
+    for field, title in absent_fields(treebank, templates, only_columns=not is_all_data).items():
         if own_field(field) not in stand_ins:
             absent[field] = title
     missing = listed(dict.fromkeys(absent.values()), 2)
@@ -237,7 +237,7 @@ def suitable_templates(
     n_equal = len(present) - len(distinct)
     if n_equal:
         changes.append(f"{n_equal} are then equal to others")
-    where = "this treebank" if whole else f"the first {len(treebank)} sentences"
+    where = "this treebank" if is_all_data else f"the first {len(treebank)} sentences"
     change = f"{len(distinct)} of {len(templates)} templates suit {where}: {'; '.join(changes)}."
     return TemplateSet(distinct.values(), templates.lexicons), change
 

@@ -259,7 +259,7 @@ class SingleStage:
         """Return the number of epochs of the last model."""
         return epochs
 
-    def check_whole(self, whole: bool) -> None:
+    def check_trainable(self, is_all_data: bool) -> None:
         """Raise an InputError if the stages cannot be trained on a block of a stream."""
 
     def guide(self, treebank: Treebank, request: AdviceRequest) -> Guide | None:
@@ -327,7 +327,7 @@ class CoarseToFine(SingleStage):
         These are from parsers that were not trained on the same sentences. ``share`` of the gold
         arcs are candidates, and at most :attr:`most` arcs of a word.
         """
-        cls.check_whole(data.whole)
+        cls.check_trainable(data.is_all_data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # there was a warning about the templates
             parser, guide = cross_fit(first, data.treebank, data.weights, folds, running)
@@ -338,8 +338,8 @@ class CoarseToFine(SingleStage):
         return stage, guide
 
     @classmethod
-    def check_whole(cls, whole: bool) -> None:
-        if not whole:
+    def check_trainable(cls, is_all_data: bool) -> None:
+        if not is_all_data:
             raise InputError(
                 f"A parser with {cls.parameter} learns from all sentences at once: "
                 f"give them to fit, or set {cls.setting_for_none}."
@@ -364,8 +364,8 @@ class CoarseToFine(SingleStage):
     @classmethod
     def unpack(cls, kind: type[Parser], values: Manifest, unpacker: Unpacker) -> Self:
         """Create the stage from the result of :meth:`pack`; ``kind`` is the class of the parser."""
-        of_first = Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
-        first = kind._from_model(values["first"], of_first)
+        unpacker_of_first = Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
+        first = kind._from_model(values["first"], unpacker_of_first)
         return cls(first, Selection(*values["selection"]))
 
 
@@ -385,8 +385,8 @@ class SecondOrder(CoarseToFine):
         return [self.first[0].model_, model]
 
     def templates(self, of_last_model: TemplateSet) -> TemplateSet:
-        of_arcs = self.first[0].model_.codec.templates
-        return TemplateSet([*of_arcs, *of_last_model], of_last_model.lexicons)
+        arc_templates = self.first[0].model_.codec.templates
+        return TemplateSet([*arc_templates, *of_last_model], of_last_model.lexicons)
 
     def epochs(self, epochs: int) -> int:
         return min(epochs, PART_EPOCHS)
@@ -400,10 +400,10 @@ class SecondOrder(CoarseToFine):
     ) -> Contributions:
         first = self.first[0].model_
         sentence = first.codec.tokens(treebank, request).sentence(0)
-        of_arcs = group_contributions.contributions(first.predictor(), sentence, direction)
+        adds = group_contributions.contributions(first.predictor(), sentence, direction)
         groups = dict(contributions.groups)
         groups.pop(group_contributions.GIVEN, None)
-        return Contributions(of_arcs.groups | groups, [*of_arcs.pieces, *contributions.pieces])
+        return Contributions(adds.groups | groups, [*adds.pieces, *contributions.pieces])
 
     def restricted(self, names: Sequence[str], restrict: Callable) -> Self:
         names_of_first = self.first[0].model_.codec.templates.names

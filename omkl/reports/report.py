@@ -208,9 +208,9 @@ def learned_parts(
                 measured = _measured(part, *data_of_part(model, name, X))
             else:
                 measured = _measured(part, X, y)
-        of_part = f" of {name}" if name else ""
+        suffix = f" of {name}" if name else ""
         for section in part.report_sections:
-            sections += SECTIONS[section](part, measured, of_part)
+            sections += SECTIONS[section](part, measured, suffix)
     return sections
 
 

@@ -226,7 +226,7 @@ def trial_of_arcs(estimator: BaseEstimator, treebank: Treebank, context: list[st
     Knockoffs read other words of the same ``context``.
     """
     templates = TreebankCodec(estimator).suitable_templates(
-        estimator._read(TrainingBlock(treebank), whole=True)
+        estimator._read(TrainingBlock(treebank), is_all_data=True)
     )
     TemplateSet([f"h.{field}" for field in context], templates.lexicons)  # checks the fields
     if "misc" in templates.fields:
@@ -373,7 +373,7 @@ def select_groups(
         _refuse(method, fdr=fdr, context=context)
     random = as_random_state(random_state)
     if isinstance(estimator, DependencyParser):
-        X = estimator._read(TrainingBlock(check_sentences(X, y)), whole=True).treebank
+        X = estimator._read(TrainingBlock(check_sentences(X, y)), is_all_data=True).treebank
         y = None
     if method == "stability":
         if max_false is None:

@@ -176,24 +176,26 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         self.temperature_ = None
         return self
 
-    def _read(self, block: TrainingBlock, first: bool, whole: bool = False) -> TokenData:
+    def _read(self, block: TrainingBlock, first: bool, is_all_data: bool = False) -> TokenData:
         """Validate training data, and weight them; the ``first`` ones determine the columns.
 
-        If these are the ``whole`` data of a ``fit``, inputs of weight 0 are dropped.
+        If ``is_all_data``, not a block of a stream, inputs of weight 0 are dropped.
         """
         read = self._codec_class.read
         data = read(block, None if first else column_names_of(self))
         if first:
             keep_columns(self, data.names)
-        if whole and data.weights is not None and not data.weights.all():
+        if is_all_data and data.weights is not None and not data.weights.all():
             weighted = np.flatnonzero(data.weights)
             X = [block.X[i] for i in weighted.tolist()]
             y = [block.y[i] for i in weighted.tolist()]
             data = read(TrainingBlock(X, y, data.weights[weighted]), data.names)
-        weights = class_weights(self.class_weight, data.labels, data.offsets, data.weights, whole)
+        weights = class_weights(
+            self.class_weight, data.labels, data.offsets, data.weights, is_all_data
+        )
         return data._replace(weights=weights)
 
-    def _read_known(self, block: TrainingBlock) -> TokenData:
+    def _read_for_evaluation(self, block: TrainingBlock) -> TokenData:
         return self._codec_class.read(block, column_names_of(self))
 
     # ---- prediction ------------------------------------------------------------------------------

@@ -239,11 +239,11 @@ class Chain(Labelling):
         labels = [np.zeros(0, np.int64)]
         for low, high in itertools.pairwise(offsets.tolist()):
             if low < high:
-                of_sequence = self._within_allowed(self.part(potentials, low, high))
-                if self.order == 1 and len(of_sequence.pairwise):
-                    best = self._decode_linked(of_sequence, np.array([0, high - low]))
+                potentials_of_sequence = self._within_allowed(self.part(potentials, low, high))
+                if self.order == 1 and len(potentials_of_sequence.pairwise):
+                    best = self._decode_linked(potentials_of_sequence, np.array([0, high - low]))
                 else:
-                    best, _ = self._viterbi(of_sequence)
+                    best, _ = self._viterbi(potentials_of_sequence)
                 labels.append(best)
         return np.concatenate(labels)
 

@@ -189,8 +189,8 @@ def _distribute(chart: _Chart, spans: Iterable[tuple[int, int]], expected: np.nd
         _share(probability.left[i, j], chart.to_the_left(i, j), probability.to_the_left(i, j))
         expected[i, j] = probability.rightward[i, j]
         expected[j, i] = probability.leftward[i, j]
-        of_arcs = probability.rightward[i, j] + probability.leftward[i, j]
-        _share(of_arcs, chart.under_arc(i, j), probability.under_arc(i, j))
+        probability_of_arcs = probability.rightward[i, j] + probability.leftward[i, j]
+        _share(probability_of_arcs, chart.under_arc(i, j), probability.under_arc(i, j))
 
 
 def _share(probability: float, log_weights: Pairs, probabilities: Pairs) -> None:

@@ -46,13 +46,13 @@ def test_balanced_classes_count_examples_as_often_as_their_weights_say():
     repeated = np.repeat(np.arange(60), WEIGHTS)
     every = np.arange(61)
     copies = np.arange(len(repeated) + 1)
-    weights = class_weights("balanced", Y.tolist(), every, WEIGHTS.astype(float), whole=True)
+    weights = class_weights("balanced", Y.tolist(), every, WEIGHTS.astype(float), is_all_data=True)
     each = class_weights(
         "balanced",
         Y[repeated].tolist(),
         copies,
         None,
-        whole=True,
+        is_all_data=True,
     )
     assert_allclose(weights, np.bincount(repeated, each, 60))
     assert_allclose(weights[Y == 0].sum(), weights[Y == 1].sum())

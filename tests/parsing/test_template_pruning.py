@@ -193,7 +193,7 @@ def silently(call):
 def test_a_set_without_xpos_is_the_set_whose_views_read_upos(treebank, name):
     """Compare with rewritten templates."""
     named_set = TemplateSet.resolve(name)
-    chosen, change = suitable_templates(named_set, without(treebank, "xpos"), whole=False)
+    chosen, change = suitable_templates(named_set, without(treebank, "xpos"), is_all_data=False)
     expected = {}
     for template in named_set:
         atoms = template.atoms.replace("xpos", "upos").split()
@@ -247,7 +247,7 @@ def test_attributes_that_no_word_has_are_left_out_only_of_what_is_whole(treebank
     chosen, change = suitable_templates(templates, treebank)
     assert chosen.names == ["h.upos", "h.Case m.Case"]
     assert "no word has 'Nonsense', which 1 read" in change
-    assert suitable_templates(templates, treebank, whole=False) == (templates, "")
+    assert suitable_templates(templates, treebank, is_all_data=False) == (templates, "")
 
 
 def test_a_parser_without_xpos_is_that_of_upos_in_its_place(treebank):

@@ -63,10 +63,10 @@ class DenseCurvature:
         add_to_diagonal(system, diagonal)
         sides = np.column_stack([right, np.ones_like(right)])
         solutions = cho_solve((cholesky(system), True), sides, check_finite=False)
-        of_right = solutions[:, 0]
-        of_ones = solutions[:, 1]
-        multiplier = float(of_right.sum() / of_ones.sum()) if equality else 0.0
-        return of_right - multiplier * of_ones, multiplier
+        solution = solutions[:, 0]
+        solution_of_ones = solutions[:, 1]
+        multiplier = float(solution.sum() / solution_of_ones.sum()) if equality else 0.0
+        return solution - multiplier * solution_of_ones, multiplier
 
 
 class _Residual:

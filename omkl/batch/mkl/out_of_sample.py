@@ -28,7 +28,7 @@ The leave-one-out loss of K is optimistic, since K was chosen by it. If many ker
 the sum of all may be better. This is considered if the loss of K, inflated for every kernel below
 twice the threshold as in the risk inflation criterion (Foster and George 1994), exceeds the loss of
 all kernels. In doubt both are compared on folds that have no part in the choice; all kernels are
-kept if this lowers the loss by more than a standard error. To save time, kernels with little
+selected if this lowers the loss by more than a standard error. To save time, kernels with little
 evidence on all samples are looked at on folds only if no other helps; see :data:`LIKELY`.
 """
 
@@ -76,24 +76,27 @@ class KernelChoice(NamedTuple):
 
     Attributes
     ----------
-    kept : bool array of shape (M,)
+    is_selected : bool array of shape (M,)
         All False if no kernel helps measurably; all True if leaving out any kernel seems to do
         harm.
     evidence : array of shape (M,)
         Decrease of the leave-one-out loss by each kernel, in standard errors, beside the kernels
-        kept before it.
+        selected before it.
     threshold : float
         Evidence that is beyond chance.
     """
 
-    kept: np.ndarray
+    is_selected: np.ndarray
     evidence: np.ndarray
     threshold: float
 
     @property
     def is_doubtful(self) -> bool:
-        """True if no kernel is kept, or most of the kept ones have no evidence beyond chance."""
-        return not self.kept.any() or bool(np.mean(self.evidence[self.kept] > self.threshold) < 0.5)
+        """True if no kernel is selected, or most of those have no evidence beyond chance."""
+        if not self.is_selected.any():
+            return True
+        has_evidence = self.evidence[self.is_selected] > self.threshold
+        return bool(np.mean(has_evidence) < 0.5)
 
 
 def sampled(
@@ -168,7 +171,7 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
     z = (left * lengths)[:, lengths > CONSTANT * largest]
     if len(z) < FEWEST or not z.shape[1]:
         return KernelChoice(
-            kept=np.zeros(kernels.n_kernels, dtype=bool),
+            is_selected=np.zeros(kernels.n_kernels, dtype=bool),
             evidence=np.zeros(kernels.n_kernels),
             threshold=0.0,
         )
@@ -179,8 +182,8 @@ def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarr
         folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
         has_few_samples = len(z) < FEWEST * FOLDS
         if has_few_samples or _all_are_better(choice, centred_kernels, z, folds):
-            choice.kept[:] = True
-    return KernelChoice(choice.kept, choice.evidence, choice.threshold)
+            choice.is_selected[:] = True
+    return KernelChoice(choice.is_selected, choice.evidence, choice.threshold)
 
 
 def _centred_targets(targets: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +232,7 @@ class _Choice:
 
     Attributes
     ----------
-    kept, likely : bool arrays of shape (M,)
+    is_selected, likely : bool arrays of shape (M,)
         The chosen kernels, and those whose evidence exceeded :data:`LIKELY` times the threshold in
         some round.
     n_lucky : int
@@ -239,7 +242,7 @@ class _Choice:
     all_help : bool
         Whether the sum of all kernels helps beyond doubt; only without ``likely``.
     model, model_of_all : _RidgeModel
-        Models of the kept kernels, and of all kernels; the latter only without ``likely``.
+        Models of the selected kernels, and of all kernels; the latter only without ``likely``.
     """
 
     def __init__(
@@ -248,7 +251,7 @@ class _Choice:
         n_samples = len(z)
         n_kernels = len(kernels.scales)
         roots = kernels.roots
-        self.kept = np.zeros(n_kernels, dtype=bool)
+        self.is_selected = np.zeros(n_kernels, dtype=bool)
         self.likely = np.zeros(n_kernels, dtype=bool)
         self.n_lucky = 0
         self.evidence = np.zeros(n_kernels)
@@ -261,14 +264,14 @@ class _Choice:
             self.model_of_all = _RidgeModel(sum_of_all, z, roots)
         for _ in range(ROUNDS):
             evidence, is_helpful = self._look_at_remaining(kernels, likely)
-            self.evidence = np.where(self.kept, self.evidence, evidence)
+            self.evidence = np.where(self.is_selected, self.evidence, evidence)
             self.likely |= evidence > LIKELY * self.threshold
-            self.kept |= is_helpful
-            if not is_helpful.any() or self.kept.all():
+            self.is_selected |= is_helpful
+            if not is_helpful.any() or self.is_selected.all():
                 break
             is_lucky = is_helpful & (evidence < 2.0 * self.threshold)
             self.n_lucky += int(np.count_nonzero(is_lucky))
-            self.model = _RidgeModel(kernels.summed(np.flatnonzero(self.kept)), z, roots)
+            self.model = _RidgeModel(kernels.summed(np.flatnonzero(self.is_selected)), z, roots)
 
     def _help(self, gram: np.ndarray) -> bool:
         """Return whether a sum of kernels, (n, n), helps beyond doubt."""
@@ -281,13 +284,13 @@ class _Choice:
 
         If none does beyond the threshold, but their sum does beyond doubt, the best of them helps.
         """
-        remaining = np.flatnonzero(~self.kept)
+        remaining = np.flatnonzero(~self.is_selected)
         first_remaining = remaining if likely is None else remaining[likely[remaining]]
         evidence = self.model.standard_errors(kernels, first_remaining)
         is_helpful = evidence > self.threshold
         if is_helpful.any():
             return evidence, is_helpful
-        if likely is None and not self.kept.any():
+        if likely is None and not self.is_selected.any():
             remaining_help = self.all_help
         else:
             remaining_help = self._help(kernels.summed(remaining))
@@ -301,7 +304,7 @@ class _Choice:
 
     def all_may_be_better(self) -> bool:
         """Return whether all kernels may be better than the chosen ones, by the inflated loss."""
-        if self.kept.all() or not self.kept.any() or not self.all_help:
+        if self.is_selected.all() or not self.is_selected.any() or not self.all_help:
             return False
         inflation = 1.0 + self.n_lucky * self.threshold**2 / self.model.residuals.size
         return inflation * self.model.loss >= self.model_of_all.loss
@@ -320,7 +323,7 @@ def _all_are_better(
         kernels_of_others = _CentredKernels(RestrictedView(kernels.stack, others), roots)
         z_of_others = z[others] - np.outer(roots, roots @ z[others])
         choice_of_others = _Choice(kernels_of_others, z_of_others, choice.likely)
-        gram = kernels.summed(np.flatnonzero(choice_of_others.kept))
+        gram = kernels.summed(np.flatnonzero(choice_of_others.is_selected))
         losses = _RidgeModel(gram, z, kernels.roots).losses_without(fold)
         gains[fold] = losses - choice.model_of_all.losses_without(fold)
     return bool(gains.sum() > np.sqrt(len(z)) * gains.std(ddof=1))

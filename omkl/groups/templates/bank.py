@@ -177,8 +177,10 @@ class ArcTemplateBank(Bank):
             cells = np.concatenate([[0], np.cumsum(n_nodes**2)])
             scores = np.zeros(cells[-1])
             self._add_scores(keys, nodes, cells, sentences, scores)
-            for of_sentence, scores_of_sentence in zip(potentials, np.split(scores, cells[1:-1])):
-                of_sentence.arcs[:] += scores_of_sentence.reshape(of_sentence.arcs.shape)
+            scores_of_sentences = np.split(scores, cells[1:-1])
+            for sentence_potentials, sentence_scores in zip(potentials, scores_of_sentences):
+                arcs = sentence_potentials.arcs
+                arcs[:] += sentence_scores.reshape(arcs.shape)
         else:
             self._add_to_parts(keys, nodes[:-1].tolist(), potentials)
 
@@ -188,17 +190,17 @@ class ArcTemplateBank(Bank):
         """Add the potentials of the parts of several sentences with these roots among the nodes."""
         numbers_of_sentences = []
         places_of_sentences = []
-        for of_sentence, root in zip(potentials, roots):
-            all_parts = np.ones(len(of_sentence.parts))
-            numbers, places = self._layout.parts(of_sentence.lists, all_parts, root)
+        for sentence_potentials, root in zip(potentials, roots):
+            all_parts = np.ones(len(sentence_potentials.parts))
+            numbers, places = self._layout.parts(sentence_potentials.lists, all_parts, root)
             numbers_of_sentences.append(numbers)
             places_of_sentences.append(places)
         places = np.concatenate(places_of_sentences, axis=1)
         scores = np.zeros(places.shape[1])
         self._add_weights(keys, places, scores)
         first = 0
-        for of_sentence, numbers in zip(potentials, numbers_of_sentences):
-            of_sentence.parts[numbers] += scores[first : first + len(numbers)]
+        for sentence_potentials, numbers in zip(potentials, numbers_of_sentences):
+            sentence_potentials.parts[numbers] += scores[first : first + len(numbers)]
             first += len(numbers)
 
     def _add_weights(self, keys: ArcKeys, places: np.ndarray, scores: np.ndarray) -> None:

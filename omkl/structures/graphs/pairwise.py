@@ -250,13 +250,15 @@ class PairwiseGraph(Labelling):
             if state == NONE:
                 raise InputError(NOTHING_ALLOWED)
             unary = np.where(possible, unary, -np.inf)
-        of_nodes = np.empty(unary.shape)
-        of_edges = np.empty(potentials.pairwise.shape)
+        node_marginals = np.empty(unary.shape)
+        pair_marginals = np.empty(potentials.pairwise.shape)
         arrays = self._arrays_for(layout, with_marginals=True)
-        log_partition = jit.marginals_of_graph(arrays.address, unary, pairwise, of_nodes, of_edges)
+        log_partition = jit.marginals_of_graph(
+            arrays.address, unary, pairwise, node_marginals, pair_marginals
+        )
         if np.isnan(log_partition):
             raise InputError(NOTHING_ALLOWED)
-        return log_partition, GraphPotentials(of_nodes, of_edges, layout)
+        return log_partition, GraphPotentials(node_marginals, pair_marginals, layout)
 
     def _add_indicator(
         self, potentials: GraphPotentials, labels: np.ndarray, amount: float

@@ -253,9 +253,9 @@ class SecondOrderTree(TreeStructure):
         self, potentials: Potentials, predicted: ArrayLike, gold: ArrayLike
     ) -> tuple[float, Potentials]:
         arcs, parts, lists = potentials
-        gap, of_arcs = super().difference(arcs, predicted, gold)
-        of_parts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)
-        return gap + float(parts @ of_parts), PartPotentials(of_arcs.arcs, of_parts, lists)
+        gap, gradient = super().difference(arcs, predicted, gold)
+        counts = self.parts_of(lists, predicted) - self.parts_of(lists, gold)
+        return gap + float(parts @ counts), PartPotentials(gradient.arcs, counts, lists)
 
     def _with_arcs(self, potentials: Potentials, arcs: np.ndarray) -> Potentials:
         return potentials._replace(arcs=arcs)

@@ -31,7 +31,7 @@ def left_out(n=60, n_useless=20, seed=0, noise=0.3):
 def chosen(grams, targets, weights=None):
     return helpful_kernels(
         DenseStack(grams), targets, np.ones(len(targets)) if weights is None else weights
-    ).kept
+    ).is_selected
 
 
 def centred(K, weights):
@@ -217,7 +217,9 @@ def test_folds_choose_as_if_they_looked_at_all_kernels(n_useless):
                 RestrictedView(stack, others), np.full(48, 48**-0.5)
             )
             few = out_of_sample._Choice(centred_kernels, z, choice.likely)
-            assert_array_equal(few.kept, out_of_sample._Choice(centred_kernels, z).kept)
+            assert_array_equal(
+                few.is_selected, out_of_sample._Choice(centred_kernels, z).is_selected
+            )
         assert choice.likely.mean() < (1.0 if n_useless < 40 else 0.5)
 
 
