@@ -156,6 +156,9 @@ class DualLoss:
     def interior(self, rho: np.ndarray, balanced: bool) -> np.ndarray:
         r"""Return variables strictly inside their bounds, near :math:`\rho`.
 
+        Clip :math:`\rho` to sums of such variables. Of two variables, the one whose sign it has
+        takes its value, and both get half a margin.
+
         Parameters
         ----------
         rho : array of shape (N,)

@@ -100,7 +100,7 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
             position = int(fields[POSITION])
             fold = int(fields[FOLD])
         except (IndexError, ValueError):
-            position = 0
+            position = 0  # which follows no letter, so the line is refused below
         pixels_of_letter = fields[FIRST_PIXEL:]
         is_image = len(pixels_of_letter) == N_PIXELS and set(pixels_of_letter) <= {"0", "1"}
         follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])

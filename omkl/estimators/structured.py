@@ -262,7 +262,7 @@ class PlainCodec(Codec):
     def banks(
         self, averaging: bool, training: PlainExamples | None = None, in_shards: bool = False
     ) -> tuple[list, list]:
-        """Return copies of the user's banks."""
+        """Return copies of the user's banks, all of which are regularized, and an empty list."""
         for bank in self._groups:
             if averaging and not bank.averaging:
                 raise InputError(

@@ -141,7 +141,7 @@ class Encoder:
             inputs = self._inputs_for_fit(name, kernel, entries, data)
             self.kernels[name] = kernel.fit_view(inputs)
         self._arrange()
-        if not data.is_all_data:  # rows count when they are encoded for training
+        if not data.is_all_data:  # start again: rows count when they are encoded for training
             self.start_scales()
         has_indicators = self.missing == "indicator" and not self._are_sparse
         if isinstance(tokens, list) or has_indicators:

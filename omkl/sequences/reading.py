@@ -330,7 +330,8 @@ def _stacked(sequences: list) -> np.ndarray | sparse.csr_array:
             except (ValueError, TypeError):
                 raise InputError(f"Sequence {i} of X must be an array of numbers.") from None
     shapes = {array.shape[1:] for array in arrays}
-    if len(shapes) > 1 or len(*shapes) != 1 or shapes == {(0,)}:
+    shape, *others = shapes
+    if others or len(shape) != 1 or shape == (0,):
         raise InputError(
             "The sequences of X must all have the shape (n, d), "
             f"got tokens of shapes {sorted(shapes)}."

@@ -136,12 +136,13 @@ class QuadraticModel(NamedTuple):
         """Return coefficients after a Newton step in the active groups; ``w`` if none helps.
 
         The groups have a columns, with inner products ``gram`` (a, a). Coefficients ``w`` and
-        ``correlations`` are (a, K).
+        ``correlations`` are (a, K). The penalty t ||w_g|| of a group has the second derivatives
+        t / ||w_g|| (I - u u'), where u = w_g / ||w_g|| is its ray; those of a single coefficient
+        are 0.
         """
         ridge = self.penalty.ridge
         norms = _norms_of_rows(blocks, w)
         slopes = blocks.spread(self.penalty.threshold / norms)
-        # the norm of a group has curvature orthogonal to its ray
         curvatures = slopes
         if w.shape[1] == 1:
             curvatures = np.where(blocks.spread(blocks.sizes) > 1, slopes, 0.0)

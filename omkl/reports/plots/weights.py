@@ -65,10 +65,10 @@ def plot_weights(source: Source, *, ax: Axes | None = None, n: int = 30, title: 
         errors = np.array([2 * (record["standard_error"] or 0.0) for record in source])[order]
     ax = axes_for(ax, height=0.8 + 0.18 * len(order))
     whiskers = {"elinewidth": 0.9, "capsize": 2}
-    places = range(len(order))
-    bars = ax.barh(places, values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers)
+    positions = range(len(order))
+    bars = ax.barh(positions, values[order], xerr=errors, color=COLOURS[0], error_kw=whiskers)
     ax.bar_label(bars, fmt="{:.3g}", padding=3, fontsize="small")
-    ax.set_yticks(places, shortened(np.array(list(weights), object)[order]))
+    ax.set_yticks(positions, shortened(np.array(list(weights), object)[order]))
     ax.set_ylim(len(order) - 0.4, -0.6)
     ax.margins(x=0.15)
     n_left_out = len(values) - len(order)

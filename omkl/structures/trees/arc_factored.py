@@ -130,7 +130,7 @@ class TreeStructure(Structure):
                 return tokens, -np.inf
             return heads, scores[heads, tokens].sum()
 
-        trees, scores_of_trees = best_outputs(scores, n_best, solve, 1)
+        trees, scores_of_trees = best_outputs(scores, n_best, solve, first=1)
         if not len(trees):
             raise self._refusal(scores)
         return trees, scores_of_trees
