@@ -42,7 +42,7 @@ from omkl.structures.base import (
 if TYPE_CHECKING:
     from omkl.linear.base import SparseLinear
     from omkl.mkl.base import BatchMKL
-    from omkl.mkl.online import OnlineMKL
+    from omkl.mkl.rows import OnlineMKL
 
 #: Width of differences.
 WIDTH = 1e-6

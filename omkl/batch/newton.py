@@ -284,11 +284,11 @@ class BarrierSearch:
         loss_gap = float((losses + problem.weighted_loss.conjugates(rho) + rho * outputs).sum())
         primal = problem.objective(losses, norms)
         dual, _ = problem.scaled_dual(rho, self.dual_norms())
-        self.note(primal, dual)
+        self.update_best(primal, dual)
         return primal - dual, loss_gap
 
-    def note(self, primal: float, dual: float) -> None:
-        """Update the best values."""
+    def update_best(self, primal: float, dual: float) -> None:
+        """Update the best objectives; subclasses also store the model and dual point of these."""
         self.primal = min(primal, self.primal)
         self.dual = max(dual, self.dual)
 

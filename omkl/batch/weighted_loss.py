@@ -501,6 +501,7 @@ class MultinomialHessian:
         basis = self.basis
         n_classes = len(shares)
         rank = basis.shape[1]
+        # second derivatives in the coefficients of the basis, for each class
         hessian = np.empty((n_classes, rank, n_classes, rank))
         for k in range(n_classes):
             for j in range(n_classes):

@@ -95,7 +95,7 @@ def evaluate(options: Options) -> None:
         return
     model, kind = files.load_model(options)
     if kind != "annotations":
-        opt.refuse(f"is for annotators, not {files.of_class(model)}", "raw")
+        opt.refuse(f"is for annotators, not {files.class_with_article(model)}", "raw")
     evaluations: dict[str, Any] = {
         "trees": _evaluate_parser,
         "annotations": _evaluate_annotator,

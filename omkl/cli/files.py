@@ -52,16 +52,16 @@ def load_model(options: Options) -> tuple[Any, str]:
         options.checked = model
         model = model.model
     kind = model.example_kind or "rows"
-    refuse(f"does not go with {of_class(model)}", *UNREAD[kind])
+    refuse(f"does not go with {class_with_article(model)}", *UNREAD[kind])
     if options.jobs is not None:
         check_n_jobs(options.jobs)
         if "n_jobs" not in model.get_params(deep=False):
-            refuse(f"does not go with {of_class(model)}", "jobs")
+            refuse(f"does not go with {class_with_article(model)}", "jobs")
         model.set_params(n_jobs=options.jobs)
     return model, kind
 
 
-def of_class(model: Model) -> str:
+def class_with_article(model: Model) -> str:
     """Return the name of the class of a model, with its article."""
     name = type(model).__name__
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"

@@ -11,7 +11,7 @@ from omkl import reports
 from omkl._components import check_choice
 from omkl.cli import options as opt
 from omkl.cli.console import Record, bar_chart, table
-from omkl.cli.files import Model, labelled_data, load_model, naming, of_class
+from omkl.cli.files import Model, class_with_article, labelled_data, load_model, naming
 from omkl.cli.options import Options, option
 from omkl.data import output_file
 
@@ -76,7 +76,7 @@ def inspect(options: Options) -> None:
     if options.data is None:
         opt.refuse("goes with --data FILE", *opt.OF_DATA)
     if kind != "annotations":
-        opt.refuse(f"is for annotators, not {of_class(model)}", "part")
+        opt.refuse(f"is for annotators, not {class_with_article(model)}", "part")
     options.annotator = None
     if kind == "annotations":
         if options.part is None:
@@ -133,7 +133,11 @@ def _metrics(model: Model, kind: str, options: Options) -> Record:
             "top_features": model.top_features(options.top, options.group),
         }
     else:
-        opt.refuse(f"is for models that are trained online, not {of_class(model)}", "data", "group")
+        opt.refuse(
+            f"is for models that are trained online, not {class_with_article(model)}",
+            "data",
+            "group",
+        )
         metrics |= {"iterations": model.n_iter_, "dual_gap": model.dual_gap_}
     if "coefficients" not in sections:
         metrics |= {"kernel_weights": model.kernel_weights_, "left_out": model.left_out_}

@@ -251,9 +251,8 @@ def refuse(reason: str, *names: str) -> None:
 # ---- declarations --------------------------------------------------------------------------------
 
 
-def _look_of(function: Callable) -> dict[str, Any]:
-    """Return the settings of a command: help from the docstring of its function, and the examples
-    at the end of it.
+def _help_from(function: Callable) -> dict[str, Any]:
+    """Return the settings of a command: help and examples from the docstring of its function.
 
     click does not wrap lines after ``\\b``.
     """
@@ -279,7 +278,7 @@ def command(name: str, *options: Callable) -> Callable[[Callable], click.Command
     """
 
     def decorate(function: Callable) -> click.Command:
-        make = click.command(name, cls=Command, **_look_of(function))
+        make = click.command(name, cls=Command, **_help_from(function))
         return make(declare(*options)(function))
 
     return decorate
@@ -319,7 +318,7 @@ def group(name: str, sources: dict[str, tuple[str, str]]) -> Callable[[Callable]
 
     def decorate(function: Callable) -> Group:
         make = click.group(
-            name, cls=Group, sources=sources, no_args_is_help=False, **_look_of(function)
+            name, cls=Group, sources=sources, no_args_is_help=False, **_help_from(function)
         )
         return make(function)
 

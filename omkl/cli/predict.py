@@ -130,14 +130,16 @@ def predict(options: Options) -> None:
         opt.refuse("needs --text", "offsets")
     model, kind = files.load_model(options)
     if kind != "annotations":
-        opt.refuse(f"is for annotators, not {files.of_class(model)}", "text", "offsets")
+        opt.refuse(f"is for annotators, not {files.class_with_article(model)}", "text", "offsets")
     if options.checked is None:
         opt.refuse("needs a file of omkl guarantee", "error")
     if options.nbest is not None:
         opt.refuse("does not go with --nbest", "error")
         opt.refuse("does not go with --nbest, which has scores instead", "confidence")
         if kind in ("rows", "annotations"):
-            opt.refuse(f"is for labelers and parsers, not {files.of_class(model)}", "nbest")
+            opt.refuse(
+                f"is for labelers and parsers, not {files.class_with_article(model)}", "nbest"
+            )
     if options.confidence:
         _check_probabilities(model, kind, "--confidence")
     if options.to is None:
@@ -145,7 +147,7 @@ def predict(options: Options) -> None:
         options.to = suffix if suffix in ("jsonl", "conllu") else FORMS[kind][0]
     if options.to not in FORMS[kind]:
         forms = " or ".join(FORMS[kind])
-        model_class = files.of_class(model).capitalize()
+        model_class = files.class_with_article(model).capitalize()
         raise InputError(f"{model_class} writes {forms}, not {options.to}.")
     writers = {
         "trees": _parse,
@@ -201,7 +203,7 @@ def _check_probabilities(model: files.Model, kind: str, what: str, trees: bool =
             return
     elif hasattr(model, "predict_marginals"):
         return
-    name = files.of_class(model)
+    name = files.class_with_article(model)
     raise InputError(
         f"{what} needs probabilities, which {name} has after omkl calibrate, "
         "or training with --dev."
@@ -243,7 +245,7 @@ def calibrate(options: Options) -> None:
     """
     model, kind = files.load_model(options)
     if not hasattr(model, "calibrate"):
-        name = files.of_class(model)
+        name = files.class_with_article(model)
         raise InputError(
             f"{options.model} must hold a labeler, a parser or an annotator, got {name}."
         )
@@ -497,8 +499,9 @@ def _write_sentences(
 def _write_best(
     blocks: Iterable[Iterable[Best]], columns: Sequence[str], done: str, options: Options
 ) -> None:
-    """Write the best annotations of each sentence with their scores, and report like
-    :func:`_write_sentences`.
+    """Write the best annotations of each sentence with their scores.
+
+    Parameters and report are those of :func:`_write_sentences`.
     """
     from omkl.data.treebank.conllu import as_text
 

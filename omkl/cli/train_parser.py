@@ -12,7 +12,7 @@ from omkl.cli import options as opt
 from omkl.cli import train
 from omkl.cli.console import Record, attachment_lines, bar_chart, table
 from omkl.cli.evaluate import tree_scores
-from omkl.cli.files import calibrate, destination, load_model, of_class
+from omkl.cli.files import calibrate, class_with_article, destination, load_model
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
@@ -357,7 +357,8 @@ def prune(options: Options) -> None:
     parser, kind = load_model(options)
     if kind != "trees":
         raise InputError(
-            f"{options.model} is {of_class(parser)}, and only a parser has templates to prune."
+            f"{options.model} is {class_with_article(parser)}, "
+            "and only a parser has templates to prune."
         )
     if options.keep != "auto":
         opt.refuse("goes with --keep auto", "plot")

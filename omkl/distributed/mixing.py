@@ -117,7 +117,7 @@ class ParameterMixing(Pass):
             yield from make_pass(trainer, examples, orders, done)
             return
         if self._examples is not examples:  # the shards are not on the workers yet
-            self._place(examples)
+            self._place_shards(examples)
         trainer.forget_input()
         states = self._run(trainer, orders(self._sizes))
         passed = time.perf_counter()
@@ -141,7 +141,7 @@ class ParameterMixing(Pass):
             record=record,
         )
 
-    def _place(self, examples: Examples) -> None:
+    def _place_shards(self, examples: Examples) -> None:
         """Split examples into shards, and send these to the workers, if there are any."""
         self._examples = examples
         if isinstance(examples, Sharded):

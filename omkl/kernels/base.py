@@ -290,7 +290,7 @@ class Kernel(Component):
         return (X - self.means_) / self.deviations_
 
     @property
-    def seen(self) -> tuple[str, bool | str]:
+    def view_key(self) -> tuple[str, bool | str]:
         """A key that is the same for kernels with the same :meth:`view`."""
         return format_on(self.on), self.standardize
 

@@ -156,6 +156,7 @@ class PackedStack(KernelStack):
                 vector = vector.reshape(-1, self.n_samples)
                 jit.packed_products(self.rows, which, vector, products[p])
             return np.ascontiguousarray(products.swapaxes(0, 1))
+        # many vectors share one pass over the kernels
         products = np.zeros((len(which), n_vectors, self.n_samples))
         blocks = np.ascontiguousarray(vectors, dtype=np.float64)
         blocks = blocks.reshape(-1, n_vectors, self.n_samples)
@@ -322,13 +323,13 @@ def packed_kernels(kernels: Iterable[Kernel], X: Vectors, dtype: DTypeLike) -> n
         if squares_fit and _sums_squared_differences(kernel):
             gaussians[k] = kernel
             continue
-        if kernel.seen not in pair_of_view:
+        if kernel.view_key not in pair_of_view:
             view = kernel.view(X)
             if not sparse.issparse(view):
                 view = np.ascontiguousarray(view)
             # kernels on the same columns are usually adjacent: keep only the latest pair
-            pair_of_view = {kernel.seen: Pair(view, view)}
-        pair = pair_of_view[kernel.seen]
+            pair_of_view = {kernel.view_key: Pair(view, view)}
+        pair = pair_of_view[kernel.view_key]
         jit.pack(kernel.fit_view(pair.X).between(pair), rows[k])
     pack_gaussians(gaussians, X, rows)
     return rows

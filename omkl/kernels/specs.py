@@ -88,9 +88,9 @@ class Average(Kernel):
         # kernels on all columns see the pair itself
         pairs: dict[tuple[str, bool | str], Pair] = {("None", False): pair}
         for kernel in self.kernels:
-            if kernel.seen not in pairs:
-                pairs[kernel.seen] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
-        return self._joined(kernel.between(pairs[kernel.seen]) for kernel in self.kernels)
+            if kernel.view_key not in pairs:
+                pairs[kernel.view_key] = Pair(kernel.view(pair.X), kernel.view(pair.Y))
+        return self._joined(kernel.between(pairs[kernel.view_key]) for kernel in self.kernels)
 
     def raw_diagonal(self, X: Vectors) -> np.ndarray:
         return self._joined(kernel.diagonal(kernel.view(X)) for kernel in self.kernels)

@@ -207,9 +207,9 @@ class ArrayKernels:
         compared = [self.kernels[m] for m in active if m not in self.ranks]
         # kernels that see the same columns share an object, so that cross_matrices computes
         # distances once
-        views = {kernel.seen: (kernel.view(X), kernel.view(self.X)) for kernel in compared}
-        rows = [views[kernel.seen][0] for kernel in compared]
-        training_rows = [views[kernel.seen][1] for kernel in compared]
+        views = {kernel.view_key: (kernel.view(X), kernel.view(self.X)) for kernel in compared}
+        rows = [views[kernel.view_key][0] for kernel in compared]
+        training_rows = [views[kernel.view_key][1] for kernel in compared]
         matrices = cross_matrices(compared, rows, training_rows)
         for m in active:
             if m in self.ranks:

@@ -140,8 +140,9 @@ class RiverClassifier(base.Classifier):
 
 
 class RiverRegressor(base.Regressor):
-    """An :class:`~omkl.OnlineMKLRegressor` with ``learn_one`` and ``predict_one``; see
-    :class:`RiverClassifier`.
+    """An :class:`~omkl.OnlineMKLRegressor` that learns and predicts one row at a time.
+
+    See :class:`RiverClassifier`.
 
     Parameters
     ----------

@@ -581,7 +581,7 @@ class _Search:
                     w = 0.5 * (w + last.w)
                     n_halvings += 1
                     iterate = self._iterate(problem, w)
-            sweeps.learn(n_halvings)
+            sweeps.adapt_damping(n_halvings)
             if _descends(iterate, last):
                 self.iterate = iterate
             gaps.append(self.iterate.gap)

@@ -39,7 +39,7 @@ class Design:
         self.is_sparse = sparse.issparse(matrix)
         self._transposed = matrix.T
 
-    def _as_own_type(self, values: np.ndarray) -> np.ndarray:
+    def _in_precision(self, values: np.ndarray) -> np.ndarray:
         """Return values in the precision of the design."""
         return values.astype(self.matrix.dtype, copy=False)
 
@@ -52,7 +52,7 @@ class Design:
         ----------
         rho : array of shape (m,)
         """
-        products = self._transposed @ self._as_own_type(rho)
+        products = self._transposed @ self._in_precision(rho)
         return _finite(np.asarray(products, dtype=np.float64))
 
     def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
@@ -125,14 +125,14 @@ class DenseDesign(Design):
     """A float32 or float64 array, C or F order."""
 
     def some_correlations(self, indices: np.ndarray, rho: np.ndarray) -> np.ndarray:
-        return dense_products(self._transposed, indices, self._as_own_type(rho))
+        return dense_products(self._transposed, indices, self._in_precision(rho))
 
     def correlations_of_all(self, points: np.ndarray) -> np.ndarray:
-        products = self._transposed @ self._as_own_type(points.T)
+        products = self._transposed @ self._in_precision(points.T)
         return _finite(products.astype(np.float64, copy=False))
 
     def correlations_and_norms(self, rho: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        products, squares = dense_products_and_squares(self._transposed, self._as_own_type(rho))
+        products, squares = dense_products_and_squares(self._transposed, self._in_precision(rho))
         return _finite(products), np.sqrt(squares)
 
     def columns(self, indices: np.ndarray, out: np.ndarray | None = None) -> Matrix:

@@ -195,12 +195,12 @@ class ProximalNewton(BarrierSearch):
     def model_norms(self) -> np.ndarray:
         return self.term.norms
 
-    def note(self, primal: float, dual: float) -> None:
+    def update_best(self, primal: float, dual: float) -> None:
         if primal < self.primal:
             self.w = self.term.x
         if dual > self.dual:
             self.rho = self.term.rho
-        super().note(primal, dual)
+        super().update_best(primal, dual)
 
 
 @dataclass(eq=False)

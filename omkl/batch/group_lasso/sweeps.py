@@ -342,9 +342,9 @@ class Sweeps:
         self._entries = working_set.entries.size / max(self._starts[-1], 1)
         self._penalty = self._make_penalty()
         #: A basis of the unpenalized part, (m, r).
-        self._free = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
+        self._basis = np.ones((working_set.matrix.shape[0], 1)) if problem.intercept else None
         if problem.unpenalized is not None:
-            self._free = problem.unpenalized.basis
+            self._basis = problem.unpenalized.basis
         #: Hessian of a loss that couples outputs.
         self._hessian: MultinomialHessian | None = None
 
@@ -398,7 +398,7 @@ class Sweeps:
         n_outputs = self._problem.n_outputs
         bases = working_set.eigenbases.of(working_set.matrix, self._starts, weights)
         model = QuadraticModel(
-            gram=working_set.products.of(working_set.matrix, weights, self._free),
+            gram=working_set.products.of(working_set.matrix, weights, self._basis),
             starts=self._starts,
             groups=self._groups,
             bases=bases,
@@ -540,7 +540,7 @@ class Sweeps:
             change += 0.5 * self._penalty.ridge * float(squares.sum())
         return change
 
-    def learn(self, n_halvings: int) -> None:
+    def adapt_damping(self, n_halvings: int) -> None:
         """Damp the next round more if this one was halved, and less otherwise."""
         if n_halvings:
             self.damping = min(max(LEAST_DAMPING, 10.0 * self.damping), 1.0)
@@ -585,7 +585,7 @@ class Sweeps:
             return
         bases = self._working_set.eigenbases.arrays
         model = QuadraticModel(
-            gram=inner_products(columns, weights, self._free),
+            gram=inner_products(columns, weights, self._basis),
             starts=np.append(0, np.cumsum(sizes)),
             groups=groups,
             bases=bases,

@@ -215,7 +215,7 @@ def solve_by_working_sets(
         if not is_solved and subproblem.newton_steps == steps_before:
             stalled = True
         else:
-            search.look_at(subproblem)
+            search.certify_subproblem(subproblem)
             stalled = search.idle_rounds >= IDLE_ROUNDS
     norms, outputs = problem.evaluate(search.model)
     primal = problem.primal(outputs, norms)
@@ -266,7 +266,7 @@ class _Search:
         tolerated_gap = max(self.monitor.tol, FINEST) * unit
         return max(ENOUGH * tolerated_gap, share * (certificate.primal - certificate.dual))
 
-    def look_at(self, subproblem: Subproblem) -> None:
+    def certify_subproblem(self, subproblem: Subproblem) -> None:
         """Certify the model of a subproblem by a pass over all kernels; set whether to end."""
         best_dual = self.certificate.dual
         best_rho = self.certificate.rho

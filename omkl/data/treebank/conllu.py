@@ -413,9 +413,9 @@ def _with_fields(
     text: bytes, layout: layouts.Layout, treebank: Treebank, names: Sequence[str]
 ) -> bytes:
     """Replace the columns ``names`` of all words in a text by those of a treebank."""
-    places = [layout.columns.index(name) for name in names]
-    rows = np.full(max(places) + 1, jit.NO_ROLE)
-    rows[places] = np.arange(len(places))
+    columns = [layout.columns.index(name) for name in names]
+    rows = np.full(max(columns) + 1, jit.NO_ROLE)
+    rows[columns] = np.arange(len(columns))
     # the strings of all tables follow each other in one table
     codes = []
     strings = []
@@ -441,7 +441,10 @@ def _with_fields(
 
 
 def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
-    """Remove the empty nodes of a text that gets new trees; warn of all that its old trees left."""
+    """Remove the empty nodes of a text that gets new trees.
+
+    Warn if it holds these, or other columns that belong to its old trees.
+    """
     if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
         return text
     warn_caller(

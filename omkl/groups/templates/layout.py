@@ -465,8 +465,7 @@ class ArcFeatureHasher:
     def tokens(
         self, x: ArcSentence, heads: np.ndarray, roots: Sequence[int] | np.ndarray = (0,)
     ) -> Tokens:
-        """Return one or more sentences as sequences of tokens with the features of the arc into
-        each token.
+        """Return one or more sentences as tokens with the features of the arcs into them.
 
         Parameters
         ----------

@@ -50,8 +50,9 @@ AnyPotentials: TypeAlias = TreePotentials | ArrayLike
 
 
 class TreeStructure(Structure):
-    """Dependency trees over n >= 1 tokens, base of the tree structures; here, scores are sums over
-    arcs.
+    """Base of the structures of dependency trees over n >= 1 tokens.
+
+    Here, scores are sums over arcs.
 
     Potentials are :class:`TreePotentials`, or an array of the scores of arcs. An output is an int64
     array of n heads: ``heads[i]`` is the head of token ``i + 1``, 0 for a child of the root. Every
@@ -201,8 +202,7 @@ class TreeStructure(Structure):
         return self.marginals(potentials)[1].arcs
 
     def settled(self, potentials: AnyPotentials) -> Any:
-        """Return potentials with the same probabilities of arcs, from which these are faster to
-        compute.
+        """Return potentials from which the same probabilities of arcs are faster to compute.
 
         Parameters
         ----------
@@ -276,8 +276,9 @@ class TreeStructure(Structure):
 
 
 def _maximum_arborescence(scores: np.ndarray, single_root: bool, heads: np.ndarray) -> bool:
-    """Write the heads (n,) of the best tree; return False if there is none, or a score is nan or
-    +inf.
+    """Write the heads (n,) of the best tree for scores (n + 1, n + 1); return whether there is one.
+
+    There is none if a score is nan or +inf.
     """
     source = np.empty(len(scores), np.int64)
     state = jit.best_heads(scores, single_root, source, heads)
@@ -323,12 +324,11 @@ class NonProjectiveTree(TreeStructure):
 
 
 class ProjectiveTree(TreeStructure):
-    """Projective dependency trees over n tokens: each head and its descendants are a range of
-    tokens.
+    """Projective dependency trees over n tokens.
 
-    Decoding is Eisner's (1996) dynamic program, and marginals are its inside-outside; both take
-    O(n^3), and a single root child is exact. A gold tree that is not projective is never decoded,
-    so its loss may not reach 0.
+    Each head and its descendants are a range of tokens. Decoding is Eisner's (1996) dynamic
+    program, and marginals are its inside-outside; both take O(n^3), and a single root child is
+    exact. A gold tree that is not projective is never decoded, so its loss may not reach 0.
 
     See :class:`TreeStructure` for potentials. Ties go to the tree whose spans split further to the
     left.

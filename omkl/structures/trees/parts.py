@@ -73,8 +73,9 @@ class PartLists(NamedTuple):
 
     @classmethod
     def of_tree(cls, heads: np.ndarray) -> "tuple[PartLists, np.ndarray]":
-        """List the known arcs of a tree; return also a mask of the parts of the tree, without parts
-        of no modifier.
+        """List the known arcs of a tree, and return also the count of each part in the tree.
+
+        Parts without a modifier are not counted.
         """
         n_nodes = len(heads) + 1
         candidates = np.zeros((n_nodes, n_nodes), dtype=bool)
