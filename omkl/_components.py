@@ -44,6 +44,7 @@ class Compilable:
     compiled: Any = None
 
     def __init_subclass__(cls) -> None:
+        """Set ``compiled`` to None if a subclass overrides methods, but brings no functions."""
         super().__init_subclass__()
         if "compiled" in vars(cls):
             return

@@ -309,6 +309,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
         """Return the columns of the training rows; of dicts, the keys of text."""
         training = validation.training_columns(self)
         if "n_features_in_" in self.__dict__:
+            # models of tables with text learn from dicts
             return replace(training, are_dicts=training.have_text)
         kinds: dict[Hashable, str | None] = {}
         if self.__sklearn_is_fitted__():

@@ -152,6 +152,7 @@ def resampled(context: np.ndarray, random: np.random.Generator) -> np.ndarray:
     context : int array of shape (n,)
     random : numpy.random.Generator
     """
+    # both orders sort by context, so examples and their donors have the same one
     donors = np.empty(len(context), dtype=np.int64)
     shuffled = np.lexsort((random.random(len(context)), context))
     donors[np.argsort(context, kind="stable")] = shuffled

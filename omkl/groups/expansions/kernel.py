@@ -489,6 +489,7 @@ class SupportBuffer:
         self, kernels: Sequence[Kernel], n_columns: int, capacity: int, dtype: DTypeLike
     ) -> None:
         self.normalized = [kernel for kernel in kernels if kernel.normalize == "diagonal"]
+        #: Column of the first support vector.
         self.first = 1
         self.columns = np.zeros((n_columns, 1 + capacity), dtype)
         self.roots = np.zeros((len(self.normalized), 1 + capacity), dtype)
