@@ -84,7 +84,13 @@ class Tokenizer:
                 words_of = self.splitter.split(forms)
             offset_of_piece = offset if offsets else None
             rows = raw_text.conllu_of(piece, sentences, words_of, number, offset_of_piece)
-            reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
+            reader = TreebankReader(
+                format="conllu",
+                trees=False,
+                single_root=False,
+                strings=new_strings(),
+                keep_text=True,
+            )
             yield reader.parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
             number += len(sentences)
             offset += _end_of(sentences)

@@ -231,6 +231,8 @@ def _draw_weights(histories: dict[str, WeightHistory], path: PathLike) -> None:
             curves[view] = (history.rounds, [weights[view] for weights in history.weights])
         sums = [sum(weights[view] for view in USELESS) for weights in history.weights]
         curves[f"the {len(USELESS)} useless, in sum"] = (history.rounds, sums)
-        omkl.reports.plot_curves(curves, None, title, "dates learned from", "weight", "x", ax=ax)
+        omkl.reports.plot_curves(
+            curves, title=title, xlabel="dates learned from", ylabel="weight", log="x", ax=ax
+        )
     ax.set_ylim(bottom=-0.01)
     figure.savefig(path, dpi=150)

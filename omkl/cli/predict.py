@@ -614,7 +614,7 @@ def _labelled(model: files.Model, X: Rows, options: Options) -> Iterator[Record]
     answers = answers_of(model, X)
     if options.error is None:
         for answer in answers:
-            yield _record(answer, None, options)
+            yield _record(answer, accepted=None, options=options)
     else:
         for answer, accepted in options.checked.judged(answers, options.error):
             yield _record(answer, accepted, options)

@@ -19,6 +19,8 @@ from omkl.structures.base import Potentials, Structure, inner_product, map_array
 #: An encoded input with a length for the banks of a model: a Span, an ArcSentence, or a
 #: user-defined type.
 Input: TypeAlias = Any
+#: Last argument of compiled steps: the step of this round, or one that was postponed.
+NOW, POSTPONED = False, True
 
 
 class GuidedInput(ABC):
@@ -400,10 +402,10 @@ class CompiledBank(Bank):
         self._call(self.functions.average, x, factors, total, potentials.unary, pairs)
 
     def step(self, x: Input, gradient: Potentials) -> None:
-        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), False)
+        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), NOW)
 
     def _activate(self, x: Input, gradient: Potentials) -> None:
-        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), True)
+        self._call(self.functions.step, x, gradient.unary, pairs_of(gradient), POSTPONED)
 
     def inner_products(
         self, x: Input, gradient: Potentials, totals: np.ndarray | None

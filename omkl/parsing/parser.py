@@ -497,7 +497,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             from the gold sentences, so their scores are 1. Scores of relations are None for an
             unlabeled parser.
         """
-        blocks = map(check_trees, treebanks_of(X, True, self.trees.single_root))
+        blocks = map(check_trees, treebanks_of(X, trees=True, single_root=self.trees.single_root))
         return evaluate_blocks(((gold, self.parse(gold)) for gold in blocks), ignore)
 
     def score(self, X: Sentences, y: None = None, ignore: Rule = None) -> float:

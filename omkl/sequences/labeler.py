@@ -376,7 +376,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         members = {None, *model.codec.codes.members}
         unknown: dict[object, None] = {}
         for data in read_inputs(model, blocks_of(*labeled)):
-            yield data, model.codec.decode(model, data, None, self.n_jobs)
+            yield data, model.codec.decode(model, data, n_jobs=self.n_jobs)
             unknown |= dict.fromkeys(label for label in data.labels if label not in members)
         warn_of_unknown(unknown)
 

@@ -147,7 +147,13 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     omkl.exceptions.DataFileError
         If the file is missing, damaged or not UTF-8, or has no words.
     """
-    reader = TreebankReader("conllu", False, False, new_strings(), keep_text=True)
+    reader = TreebankReader(
+        format="conllu",
+        trees=False,
+        single_root=False,
+        strings=new_strings(),
+        keep_text=True,
+    )
     # bytes.split keeps other whitespace of Unicode, which may be parts of words
     words_of_lines = (line.encode().split() for _, line in text_lines(path))
     sentences = enumerate(filter(None, words_of_lines), 1)
