@@ -156,9 +156,10 @@ def add_averaged_intercept(bank, x, at, factors, total, unary, pairwise):
     intercept = dense_at(bank)
     if bank_groups_at(intercept.groups).left_out[0]:
         return
-    for i in range(unary.shape[0]):
-        for j in range(unary.shape[1]):
-            unary[i, j] += average_at(intercept, 0, j, factors[0], total)
+    for j in range(unary.shape[1]):
+        constant = average_at(intercept, 0, j, factors[0], total)
+        for i in range(unary.shape[0]):
+            unary[i, j] += constant
 
 
 @compiled(counting=False)

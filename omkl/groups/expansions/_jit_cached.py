@@ -124,32 +124,40 @@ def carry(gradient, carried, least, directions):
                 directions[i, j] = 0.0
 
 
-@inner
-def take_step(cached, gram_rows, at, gradient, postponed):
-    """Take the step of groups that are not empty, and measure all; or take a postponed step."""
-    groups = bank_groups_at(cached.groups)
+@borrowing
+def direct(cached, at, gradient):
+    """Write the directions (n, K) of a step along a gradient, see :func:`carry`."""
     directions = cached.directions[at : at + gradient.shape[0]]
-    if not postponed:
-        carry(gradient, cached.carried[at : at + gradient.shape[0]], cached.least, directions)
-    moving = has_gradient(directions)
-    tokens = np.empty(moving.shape[0], np.int64)
-    rows = np.empty(moving.shape[0], np.int64)
+    carry(gradient, cached.carried[at : at + gradient.shape[0]], cached.least, directions)
+
+
+@borrowing
+def list_rows(gram_rows, at, moving, tokens, rows):
+    """Write the tokens that move, and the Gram rows of these: ``tokens`` and ``rows`` (m,)."""
     for a in range(moving.shape[0]):
         tokens[a] = at + moving[a]
         rows[a] = tokens[a] if gram_rows.of_all else a
+
+
+@borrowing
+def take_step(cached, gram_rows, at, n, moving, tokens, rows, chosen, amounts, postponed):
+    """Take the step of groups that are not empty, and measure all; or take a postponed step.
+
+    ``moving``, ``tokens`` and ``rows`` (m,) are those of :func:`list_rows`; ``chosen`` and
+    ``amounts`` are working memory of m + 2 numbers.
+    """
+    groups = bank_groups_at(cached.groups)
+    directions = cached.directions[at : at + n]
     if not postponed:
         if not measure(gram_rows.grams, rows, tokens, moving, directions, groups):
             return
         advance_cached_norms(cached, groups, tokens, moving, directions)
-    # with space for up to two more, see below
-    chosen = np.empty(moving.shape[0] + 2, np.int64)
-    amounts = np.empty(moving.shape[0] + 2, cached.potentials.dtype)
     for k in range(cached.potentials.shape[0]):
         moves = groups.activated[k] if postponed else not groups.empty[k]
         if not moves:
             continue
         cached.moved[k] = True
-        for j in range(gradient.shape[1]):
+        for j in range(directions.shape[1]):
             count = 0
             for a in range(moving.shape[0]):
                 change = groups.rates[k] * directions[moving[a], j]
@@ -166,6 +174,22 @@ def take_step(cached, gram_rows, at, gradient, postponed):
                 amounts[count] = 0.0
                 count += 1
             add_rows(gram_rows.grams[k], chosen[:count], amounts, cached.potentials[k, j])
+
+
+@inner
+def step_along(cached, gram_rows, at, gradient, postponed):
+    """Step along a gradient (n, K), or take the latest step of groups for which it was postponed."""
+    n = gradient.shape[0]
+    if not postponed:
+        direct(cached, at, gradient)
+    moving = has_gradient(cached.directions[at : at + n])
+    m = moving.shape[0]
+    tokens = np.empty(m, np.int64)
+    rows = np.empty(m, np.int64)
+    list_rows(gram_rows, at, moving, tokens, rows)
+    chosen = np.empty(m + 2, np.int64)
+    amounts = np.empty(m + 2, cached.potentials.dtype)
+    take_step(cached, gram_rows, at, n, moving, tokens, rows, chosen, amounts, postponed)
 
 
 @borrowing
@@ -229,8 +253,8 @@ def scores(bank, x, at, unary, pairwise):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """See :func:`take_step`."""
-    take_step(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
+    """See :func:`step_along`."""
+    step_along(cached_at(bank), gram_rows_at(x), at, gradient, postponed)
 
 
 @compiled(counting=False)
@@ -256,8 +280,8 @@ def scores_32(bank, x, at, unary, pairwise):
 
 @compiled
 def step_32(bank, x, at, gradient, pair_gradient, postponed):
-    """See :func:`take_step`."""
-    take_step(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
+    """See :func:`step_along`."""
+    step_along(cached_32_at(bank), gram_rows_32_at(x), at, gradient, postponed)
 
 
 @compiled(counting=False)
