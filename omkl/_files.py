@@ -29,26 +29,25 @@ TEMPORARY = ".tmp"
 
 
 @contextmanager
-def replacing(path: PathLike, mode: str = "w", **options: Any) -> Iterator[IO]:
+def replacing(path: PathLike, mode: str = "w") -> Iterator[IO]:
     """Open a temporary file that replaces ``path`` on success; on failure, ``path`` is not changed.
 
     Data is synced to disk before the file is renamed: after a crash, either the previous or the
     complete new file exists. The mode of the previous file is kept, and symbolic links are
-    followed. Pipes and devices are written directly. ``options`` are those of :func:`open`; text is
-    UTF-8 by default. Raises OutputFileError if the file cannot be written.
+    followed. Pipes and devices are written directly. Text is UTF-8. Raises OutputFileError if the
+    file cannot be written.
     """
     check_output(path)
-    if "b" not in mode:
-        options.setdefault("encoding", "utf-8")
+    encoding = None if "b" in mode else "utf-8"
     target = Path(os.path.realpath(path))
     temporary = target.parent / f".{target.name[:40]}.{secrets.token_hex(8)}{TEMPORARY}"
     with _naming(path, target, temporary):
         if _is_special(path):
-            with open(path, mode, **options) as file:
+            with open(path, mode, encoding=encoding) as file:
                 yield file
             return
         try:
-            with open(temporary, mode.replace("w", "x"), **options) as file:
+            with open(temporary, mode.replace("w", "x"), encoding=encoding) as file:
                 if target.exists():
                     os.chmod(temporary, stat.S_IMODE(target.stat().st_mode) & 0o777)
                 yield file

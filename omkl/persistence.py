@@ -14,6 +14,8 @@ from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
 #: JSON values of a model file, by name.
 Manifest: TypeAlias = dict[str, Any]
+#: A value of JSON.
+Json: TypeAlias = str | float | Sequence | Mapping | None
 #: Arrays of a model file, by name.
 Arrays: TypeAlias = dict[str, np.ndarray]
 #: The package and its subpackages whose public components a file can refer to. Components of users
@@ -95,7 +97,7 @@ class Unpacker:
         self.arrays = arrays
         self.parts = parts
 
-    def unpack(self, value: object) -> Any:
+    def unpack(self, value: Json) -> Any:
         """Convert a JSON value to the original value."""
         if not isinstance(value, dict):
             return value
@@ -148,7 +150,7 @@ class Unpacker:
         return self.parts[name]
 
 
-def pack_json(value: object) -> np.ndarray:
+def pack_json(value: Json) -> np.ndarray:
     """Return a JSON value, with any strings, as an array for a model file."""
     text = json.dumps(value, ensure_ascii=False)
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,15 +21,17 @@ from omkl.structures.base import Potentials, Structure, inner_product, map_array
 Input: TypeAlias = Any
 #: Last argument of compiled steps: the step of this round, or one that was postponed.
 NOW, POSTPONED = False, True
+#: Kind of structure of a guided input.
+OwnStructure = TypeVar("OwnStructure", bound=Structure)
 
 
-class GuidedInput(ABC):
+class GuidedInput(ABC, Generic[OwnStructure]):
     """An input with potentials or constraints from another model."""
 
     __slots__ = ()
 
     @abstractmethod
-    def initial_potentials(self, structure: Structure) -> Potentials:
+    def initial_potentials(self, structure: OwnStructure) -> Potentials:
         """Return the potentials of the other model."""
 
 

@@ -10,12 +10,12 @@ from omkl import signatures
 from omkl._pointers import Layout, Packed
 from omkl.groups import _jit_edges as jit
 from omkl.groups._jit_dense import fold
-from omkl.groups.base import CompiledBank, GuidedInput
+from omkl.groups.base import Bank, CompiledBank, FrozenGroups, GuidedInput
 from omkl.groups.tables import CompiledDenseBank
 from omkl.groups.tokens import Span, Tokens
 from omkl.signatures import BankFunctions
 from omkl.structures.graphs.layout import GraphLayout
-from omkl.structures.graphs.pairwise import GraphPotentials
+from omkl.structures.graphs.pairwise import GraphPotentials, PairwiseGraph
 from omkl.structures.multiclass import UnaryPotentials
 
 #: Kinds of pairs of labels.
@@ -61,7 +61,7 @@ class LabelPairs:
         return sums
 
 
-class GraphSpan(Span, GuidedInput):
+class GraphSpan(Span, GuidedInput[PairwiseGraph]):
     """A graph: its nodes are tokens, and so are its edges, if they have features.
 
     Parameters
@@ -82,7 +82,7 @@ class GraphSpan(Span, GuidedInput):
         self.edges = edges
         self.layout = layout
 
-    def initial_potentials(self, structure: Any) -> GraphPotentials:
+    def initial_potentials(self, structure: PairwiseGraph) -> GraphPotentials:
         return structure.over(self.layout)
 
 
@@ -120,8 +120,8 @@ class EdgeBank(CompiledBank):
     )
     layout = jit.EDGES
 
-    def __init__(self, bank: Any, pairs: LabelPairs) -> None:
-        self.bank = bank
+    def __init__(self, bank: Bank | FrozenGroups, pairs: LabelPairs) -> None:
+        self.bank: Any = bank
         self.pairs = pairs
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -18,10 +18,17 @@ from omkl.kernels.functions import Custom, Gaussian, Polynomial
 from omkl.kernels.gram import check_kernel_names
 from omkl.kernels.inputs import Pair, Vectors
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 #: Specification of a kernel: an object, a short string, or a function of two arrays.
 KernelSpec: TypeAlias = Kernel | str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 #: Kernels as given by users.
 KernelSpecs: TypeAlias = KernelSpec | Sequence[KernelSpec] | Mapping[str, KernelSpec]
+#: Columns by name or position, their number, or a table of them.
+ColumnsLike: TypeAlias = (
+    "Sequence[str | int] | int | np.ndarray | sparse.sparray | sparse.spmatrix | DataFrame"
+)
 #: Bandwidths of the experiments of Suzuki and Tomioka (2011), taken from Rakotomamonjy et al.
 #: (2008).
 BANDWIDTHS = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
@@ -123,7 +130,7 @@ class Product(Average):
 
 
 def per_column(
-    kernel: KernelSpec, columns: Any, pairs: Iterable[Sequence[str | int]] = ()
+    kernel: KernelSpec, columns: ColumnsLike, pairs: Iterable[Sequence[str | int]] = ()
 ) -> dict[str, Kernel]:
     """Return one kernel per column, so that multiple kernel learning selects columns, in any units.
 
@@ -167,7 +174,7 @@ def per_column(
     return kernels
 
 
-def _listed_columns(columns: Any) -> list[str | int]:
+def _listed_columns(columns: ColumnsLike) -> list[str | int]:
     """Return the columns of :func:`per_column` by name or position."""
     if hasattr(columns, "columns"):
         return _numeric_columns(columns)
@@ -178,7 +185,7 @@ def _listed_columns(columns: Any) -> list[str | int]:
     return [column if isinstance(column, str) else int(column) for column in columns]
 
 
-def _numeric_columns(frame: Any) -> list[str | int]:
+def _numeric_columns(frame: "DataFrame") -> list[str | int]:
     """Return the columns of numbers of a data frame by name, or by position if it is no string."""
     columns: list[str | int] = []
     for k, name in enumerate(frame.columns):

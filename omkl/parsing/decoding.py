@@ -13,6 +13,7 @@ from omkl._threads import in_threads
 from omkl.data import Stream, Strings, Treebank
 from omkl.estimators.calibration import at_temperature, relation_temperature, structure_temperature
 from omkl.exceptions import InputError
+from omkl.groups.base import initial_potentials
 from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcSentence, ArcTokens
 from omkl.online.averaging import Predictor
@@ -157,7 +158,7 @@ NARROW = AdviceRequest()
 
 def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Potentials]:
     """Return the potentials of several sentences."""
-    potentials = [x.initial_potentials(predictor.structure) for x in sentences]
+    potentials = [initial_potentials(predictor.structure, x) for x in sentences]
     for bank in predictor.banks:
         bank.add_to_all(sentences, potentials)
     return potentials

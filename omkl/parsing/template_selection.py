@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,14 +153,16 @@ def fewest_templates(
     for_ranking = treebank[others[::2][:RANKED]]
     trials = _Trials(train, np.flatnonzero(~held_out), treebank[others[1::2]], tell)
     parser = trials.train(templates)
-    names_by_size = {len(templates): _names_in_use(parser)}
+    names_by_size = {len(templates): _names_in_use(parser.template_weights_)}
     size = len(names_by_size[len(templates)])
     while size > 1:
-        size = min(size // 2, len(_names_in_use(parser)))
+        size = min(size // 2, len(_names_in_use(parser.template_weights_)))
         increases = {}
         for record in parser.group_report(for_ranking):
             increases[record["group"]] = record["loss_increase"]
-        ranking = sorted(_names_in_use(parser), key=increases.__getitem__, reverse=True)
+        ranking = sorted(
+            _names_in_use(parser.template_weights_), key=increases.__getitem__, reverse=True
+        )
         names_by_size[size] = arcs_first(ranking, parser.templates_)[:size]
         # the first training has already tested templates out of sample
         parser = trials.train(parser.templates_.keep(names_by_size[size]), weighting="norms")
@@ -226,9 +228,9 @@ class _Trials:
         return curve
 
 
-def _names_in_use(parser: OnlineEstimator) -> list[str]:
-    """Return the names of the templates with a weight."""
-    return [name for name, weight in parser.kernel_weights_.items() if weight > 0]
+def _names_in_use(weights: Mapping[str, float]) -> list[str]:
+    """Return the names of the templates with a weight above 0."""
+    return [name for name, weight in weights.items() if weight > 0]
 
 
 def arcs_first(names: list[str], templates: TemplateSet) -> list[str]:

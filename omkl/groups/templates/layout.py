@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from omkl.groups.templates import _jit_arcs as jit
 from omkl.groups.templates._jit_arc_scores import LANES
 from omkl.groups.templates.language import DISTANCE_BINS, VARIANTS, TemplateSet
 from omkl.groups.tokens import Features, Tokens, runs_within
-from omkl.structures.trees.arc_factored import TreePotentials, known_arcs
+from omkl.structures.trees.arc_factored import TreePotentials, TreeStructure, known_arcs
 from omkl.structures.trees.parts import PartLists, PartPotentials
 
 #: Number of arcs that are scored at a time without learning.
@@ -113,7 +113,7 @@ class ArcTokens:
 
 
 @dataclass(slots=True, eq=False)
-class ArcSentence(GuidedInput):
+class ArcSentence(GuidedInput[TreeStructure]):
     """One sentence of ``tokens``, whose root is in column ``root``.
 
     It may come with advice of a first model.
@@ -132,7 +132,7 @@ class ArcSentence(GuidedInput):
         """Arcs to score, bool (n + 1, n + 1); None for all."""
         return None if self.guide is None else self.guide.likely
 
-    def initial_potentials(self, structure: Any) -> TreePotentials | PartPotentials:
+    def initial_potentials(self, structure: TreeStructure) -> TreePotentials | PartPotentials:
         """Return the potentials of the first model; arcs that it finds unlikely are forbidden."""
         if self.guide is None:
             return structure.zeros(self.length)

@@ -222,7 +222,7 @@ class TreeStructure(Structure):
         _add(augmented, heads, -float(cost_weight))
         return self._with_arcs(potentials, augmented)
 
-    def _with_arcs(self, potentials: Any, arcs: np.ndarray) -> Any:
+    def _with_arcs(self, potentials: AnyPotentials, arcs: np.ndarray) -> Any:
         """Return potentials with other scores of arcs."""
         return TreePotentials(arcs)
 
