@@ -22,6 +22,7 @@ from omkl.estimators.validation import Number, check_parameters
 from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicons, as_lexicons
 from omkl.online.rounds import below, check_callbacks
+from omkl.parsing.decoding import TreeDecoder
 from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.options import TreeSearch
 from omkl.parsing.parser import DependencyParser
@@ -330,6 +331,20 @@ class Annotator(SavedEstimator):
                     f'or if its {name} has loss="crf", got loss={model.loss!r}.'
                 )
 
+    def _models_for(
+        self, treebank: Treebank, trees: bool
+    ) -> tuple[Tagger | None, TreeDecoder | None]:
+        """Return the tagger, and with ``trees`` the decoder, to annotate sentences.
+
+        Raise an InputError unless they have probabilities.
+        """
+        self._prepare(treebank)
+        self.check_probabilities(trees)
+        decoder = None
+        if trees and self.parser_ is not None:
+            decoder = self.parser_._decoder
+        return self.tagger_, decoder
+
     def _prepare(self, block: Treebank) -> None:
         """Pass ``n_jobs`` on to the models, and check the words of sentences to annotate."""
         if self.parser_ is not None:
@@ -479,9 +494,7 @@ class Annotator(SavedEstimator):
         check_is_fitted(self)
         columns = [name for name in COLUMNS if name in self.parts_]
         if self.parser_ is not None:
-            columns.append("heads")
-            if self.parser_.trees.labeled:
-                columns.append("deprels")
+            columns += self.parser_.columns_
         return tuple(columns)
 
     @property

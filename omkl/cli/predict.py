@@ -361,9 +361,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
                 parses.append((parsed, tree.score))
             yield parses
 
-    columns = ["heads"]
-    if parser.trees.labeled:
-        columns.append("deprels")
+    columns = parser.columns_
     blocks = _treebanks(options.input)
     if options.nbest:
         _write_best(map(best, blocks), columns, "Parsed", options)
@@ -381,14 +379,13 @@ def _annotated(
     """Annotate sentences, and for ``--error`` write to MISC which words to accept."""
     if options.error is None:
         return annotate(block, confidence=options.confidence)
-    from omkl.guarantees.answers import annotated, columns_of
+    from omkl.guarantees.answers import annotated
     from omkl.parsing.sentences import with_notes
 
-    columns = columns_of(model)
-    judged_columns = columns
+    judged_columns = model.columns_
     if options.checked.column is not None:
-        judged_columns = [options.checked.column]
-    treebank, answers = annotated(model, block, judged_columns, columns, options.confidence)
+        judged_columns = (options.checked.column,)
+    treebank, answers = annotated(model, block, judged_columns, model.columns_, options.confidence)
     marks: list[str] = []
     for answer, accepted in options.checked.judged(answers, options.error):
         marks += _marks(accepted, len(answer.labels))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from omkl.annotation.annotator import Annotator
 from omkl.annotation.tagger import Tagger
 from omkl.data import Treebank
 from omkl.estimators.calibration import at_temperature, has_marginals
@@ -19,9 +18,9 @@ from omkl.parsing.decoding import (
     HEAD_CONFIDENCE,
     RELATION_CONFIDENCE,
     ParseMarginals,
+    TreeDecoder,
     confidences,
 )
-from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import (
     Sentences,
     check_sentences,
@@ -234,22 +233,28 @@ def row_outputs(block: TrainingBlock, n: int) -> np.ndarray:
 # ---- sentences -----------------------------------------------------------------------------------
 
 
-def columns_of(model: DependencyParser | Annotator) -> tuple[str, ...]:
-    """Return the columns that a parser or an annotator predicts."""
-    if isinstance(model, Annotator):
-        return model.columns_
-    return TREE if model.trees.labeled else TREE[:1]
+class SentenceModel(Protocol):
+    """A parser or an annotator."""
+
+    @property
+    def columns_(self) -> tuple[str, ...]:
+        """Predicted columns."""
+
+    def _models_for(
+        self, treebank: Treebank, trees: bool
+    ) -> tuple[Tagger | None, TreeDecoder | None]:
+        """Return the models that annotate sentences, with probabilities."""
 
 
 def _sentences(
-    model: DependencyParser | Annotator,
+    model: SentenceModel,
     X: Sentences,
     y: OutputsLike,
     column: str | None,
     compare: bool,
 ) -> Iterator[Answer]:
     """Annotate sentences; an answer is wrong where one of the wanted columns is."""
-    judged = columns_of(model) if column is None else (column,)
+    judged = model.columns_ if column is None else (column,)
     has_trees = not set(judged).isdisjoint(TREE)
     for treebank in treebanks_of(check_sentences(X, y), compare and has_trees):
         if compare:
@@ -281,7 +286,7 @@ def column_of(treebank: Treebank, name: str) -> np.ndarray:
 
 
 def annotated(
-    model: DependencyParser | Annotator,
+    model: SentenceModel,
     treebank: Treebank,
     wanted: Sequence[str],
     predicted: Sequence[str],
@@ -293,25 +298,17 @@ def annotated(
     ``wanted`` are the columns that may be wrong, and ``predicted`` these and others. ``confidence``
     writes probabilities to MISC, as the model does.
     """
-    tagger: Tagger | None = None
-    parser: DependencyParser | None
     predicts_trees = not set(predicted).isdisjoint(TREE)
-    if isinstance(model, Annotator):
-        model._prepare(treebank)
-        model.check_probabilities(trees=predicts_trees)
-        tagger = model.tagger_
-        parser = model.parser_
-    else:
-        parser = model
+    tagger, decoder = model._models_for(treebank, predicts_trees)
     answers = []
     for length in treebank.lengths:
         nothing = np.zeros((length, 0))
         answers.append(Answer(nothing, 1.0, np.ones(length), values=nothing, names=np.zeros(0)))
     if tagger is not None:
         treebank, answers = _tagged(tagger, treebank, answers, wanted[0], confidence)
-    if predicts_trees and parser is not None:
+    if decoder is not None:
         relations = "deprels" in predicted
-        treebank, answers = _parsed(parser, treebank, answers, wanted, relations, confidence)
+        treebank, answers = _parsed(decoder, treebank, answers, wanted, relations, confidence)
     shown = "heads" if "heads" in wanted else wanted[0]
     labels = np.split(column_of(treebank, shown), treebank.offsets[1:-1])
     return treebank, [answer._replace(labels=words) for answer, words in zip(answers, labels)]
@@ -345,7 +342,7 @@ def _tagged(
 
 
 def _parsed(
-    parser: DependencyParser,
+    decoder: TreeDecoder,
     treebank: Treebank,
     answers: list[Answer],
     wanted: Sequence[str],
@@ -353,9 +350,8 @@ def _parsed(
     confidence: bool,
 ) -> tuple[Treebank, list[Answer]]:
     """Return sentences with trees, and answers as sure as their wanted columns allow."""
-    has_marginals(parser, InputError)
-    [(treebank, _)] = parser._decoder.blocks(treebank)
-    treebank, marginals = parser._decoder.trees_with_marginals(treebank, relations=relations)
+    [(treebank, _)] = decoder.blocks(treebank)
+    treebank, marginals = decoder.trees_with_marginals(treebank, relations=relations)
     probabilities = confidences(treebank, marginals)
     names = []
     if not set(wanted).isdisjoint(TREE):
@@ -368,7 +364,7 @@ def _parsed(
     if "heads" in wanted:
         answers = list(map(Answer.with_heads, answers, marginals))
     if confidence:
-        treebank = parser._decoder.with_confidences(treebank, marginals)
+        treebank = decoder.with_confidences(treebank, marginals)
     return treebank, answers
 
 

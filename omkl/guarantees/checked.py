@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._components import warn_caller
-from omkl.annotation.annotator import Annotator
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, estimator_class
 from omkl.estimators.sources import ExamplesLike, OutputsLike, blocks_of
 from omkl.estimators.validation import Number, OneOf
 from omkl.exceptions import DataWarning, InputError
-from omkl.guarantees.answers import READERS, Answer, answers_of, columns_of, row_outputs
+from omkl.guarantees.answers import READERS, Answer, answers_of, row_outputs
 from omkl.guarantees.bounds import chosen_threshold, conformal_threshold, error_curve, n_needed
 from omkl.online.rounds import below
-from omkl.parsing.parser import DependencyParser
 from omkl.persistence import Manifest, Packer, Unpacker
 
 #: Share of errors that a user accepts, or a confidence.
@@ -95,8 +93,8 @@ class CheckedModel(SavedEstimator):
         SHARE.check("confidence", self.confidence)
         OneOf(UNITS[self.model.example_kind]).check("unit", self.unit)
         columns: list[str | None] = [None]
-        if isinstance(self.model, (DependencyParser, Annotator)):
-            columns += columns_of(self.model)
+        if hasattr(self.model, "columns_"):
+            columns += self.model.columns_
         OneOf(tuple(columns)).check("column", self.column)
         examples = self._parts_of_examples(X, y)
         if not examples:

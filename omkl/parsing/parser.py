@@ -329,6 +329,21 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         return Treebank.concatenate(parsed)
 
     @property
+    def columns_(self) -> tuple[str, ...]:
+        """Predicted columns, by their names in :class:`~omkl.data.Sentence`."""
+        if self.trees.labeled:
+            return "heads", "deprels"
+        return ("heads",)
+
+    def _models_for(self, treebank: Treebank, trees: bool) -> tuple[None, TreeDecoder]:
+        """Return no tagger, and the decoder, to annotate sentences.
+
+        Raise an InputError unless the parser has probabilities.
+        """
+        has_marginals(self, InputError)
+        return None, self._decoder
+
+    @property
     def _decoder(self) -> TreeDecoder:
         minimum_risk = self.search.decode == "marginal" and has_marginals(self, InputError)
         return TreeDecoder(
