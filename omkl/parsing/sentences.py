@@ -42,10 +42,10 @@ SentenceLike: TypeAlias = Sentence | Iterable[str] | str | os.PathLike
 #: Sentences as given by users: paths, a treebank, a stream, or lists of words.
 Sentences: TypeAlias = str | os.PathLike | Treebank | Stream | Iterable[SentenceLike]
 #: Kind of examples, usually sentences.
-Examples = TypeVar("Examples", bound=ExamplesLike)
+AnyExamples = TypeVar("AnyExamples", bound=ExamplesLike)
 
 
-def check_sentences(X: Examples, y: OutputsLike = None) -> Examples | list:
+def check_sentences(X: AnyExamples, y: OutputsLike = None) -> AnyExamples | list:
     """Reject targets y, and convert an iterator to a list.
 
     Online estimators take an iterator for a stream of pairs.
