@@ -71,8 +71,8 @@ def explain_class(
     row = _encoded_row(model, rows)
     potentials = predictor.potentials(row)
 
-    def code_of(member: Hashable) -> int:
-        return int(codes.encode([member])[0])
+    def code_of(name: Hashable) -> int:
+        return int(codes.encode([name])[0])
 
     if label is None:
         chosen = predictor.structure.decode(potentials)
@@ -82,15 +82,15 @@ def explain_class(
         other = other_class(len(codes), potentials.unary[0], chosen)
     else:
         other = code_of(against)
-    members = codes.members
+    labels = codes.labels
     return explain_difference(
         predictor,
         row,
         potentials,
         Outputs(chosen, other),
-        [f"{members[chosen]!r} rather than {members[other]!r}"],
+        [f"{labels[chosen]!r} rather than {labels[other]!r}"],
         n,
-        piece_namer(model.codec.encoder, members),
+        piece_namer(model.codec.encoder, labels),
         codes.as_array().__getitem__,
     )
 

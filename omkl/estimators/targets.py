@@ -54,12 +54,12 @@ class Labels:
 
     def __init__(self, seen: Iterable, grows: bool = False) -> None:
         self.grows = grows
-        self.members: list = []
+        self.labels: list = []
         self._index: dict[Any, int] = {}
         self._extend(seen, sort=not grows)
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.labels)
 
     def add(self, labels: Iterable) -> int:
         """Add unknown labels, and return their number."""
@@ -78,13 +78,13 @@ class Labels:
         if sort:
             with suppress(TypeError):
                 new.sort()
-        self._index.update({label: k for k, label in enumerate(new, len(self.members))})
-        self.members += new
+        self._index.update({label: k for k, label in enumerate(new, len(self.labels))})
+        self.labels += new
         return len(new)
 
     def as_array(self) -> np.ndarray:
         """Return the labels as an array; see :func:`label_array`."""
-        return label_array(self.members)
+        return label_array(self.labels)
 
     def encode(self, labels: Iterable) -> np.ndarray:
         """Return the codes of labels as an int array."""
@@ -95,7 +95,7 @@ class Labels:
         except KeyError as unknown:
             raise InputError(
                 f"The label {unknown.args[0]!r} must be one of the labels of the model, "
-                f"{listed(self.members, 5)}."
+                f"{listed(self.labels, 5)}."
             ) from None
 
     def learned(self) -> dict[str, Any]:
@@ -107,13 +107,13 @@ class Labels:
 
         A single column is for the second label.
         """
-        members = self.members if n_outputs > 1 else self.members[1:]
-        return [{"label": label} for label in members]
+        labels = self.labels if n_outputs > 1 else self.labels[1:]
+        return [{"label": label} for label in labels]
 
     def pack(self, packer: Packer) -> dict[str, Any]:
         """Entries of a model file's manifest."""
-        check_labels(self.members)
-        return {"labels": packer.pack(self.members, "y"), "labels_grow": self.grows}
+        check_labels(self.labels)
+        return {"labels": packer.pack(self.labels, "y"), "labels_grow": self.grows}
 
     @classmethod
     def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Self:
@@ -253,8 +253,7 @@ class ClassOutputs(Outputs[Labels, Binary | Multiclass]):
         codes = learn_labels(Labels, labels, self._classes, self._cost)
         if len(codes) < 2 and not codes.grows:
             raise InputError(
-                f"y holds one class only, {codes.members[0]!r}: "
-                "a classifier needs two, or classes=."
+                f"y holds one class only, {codes.labels[0]!r}: a classifier needs two, or classes=."
             )
         return codes
 

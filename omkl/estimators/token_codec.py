@@ -368,7 +368,7 @@ class TokenCodec(Codec):
         if isinstance(classes, str):
             agrees = classes == GROWING and grows
         else:
-            agrees = set(classes) == set(self.codes.members)
+            agrees = set(classes) == set(self.codes.labels)
         if not agrees:
             growing = " that may grow" if grows else ""
             raise InputError(

@@ -179,7 +179,7 @@ class GraphOutputs(ChainOutputs):
         """Make the structure over these labels."""
         allowed = None
         if self._allowed is not None:
-            allowed = allowed_transitions(self._allowed, codes.members).following
+            allowed = allowed_transitions(self._allowed, codes.labels).following
             if not self.form.directed and not np.array_equal(allowed, allowed.T):
                 raise InputError("The allowed pairs must be symmetric, since edges are undirected.")
         return PairwiseGraph(len(codes), self._cost, self.form.shared, allowed, self._sweeps)
@@ -485,10 +485,10 @@ class GraphCodec(LabelCodec[GraphSpan]):
         return self.structure.decode(self.structure.agreeing(potentials, possible))
 
     def namer(self) -> Callable[[list[Piece]], list[str]]:
-        name_nodes = piece_namer(self.encoder, self.codes.members)
+        name_nodes = piece_namer(self.encoder, self.codes.labels)
         if self.edges is None:
             return name_nodes
-        name_edges = piece_namer(self.edges, self.codes.members)
+        name_edges = piece_namer(self.edges, self.codes.labels)
 
         def name_pieces(pieces: list[Piece]) -> list[str]:
             names = []
@@ -564,10 +564,10 @@ class GraphCodec(LabelCodec[GraphSpan]):
         columns = [{"label": "equal labels"}] * pairs.n_weights
         if pairs.kind == "potts":
             return columns
-        members = self.codes.members
+        labels = self.codes.labels
         # backwards: of two ordered pairs with the same weight, the first names it
         for first, second in np.argwhere(pairs.index >= 0)[::-1].tolist():
-            name = f"{members[first]} → {members[second]}"
+            name = f"{labels[first]} → {labels[second]}"
             columns[pairs.index[first, second]] = {"label": name}
         return columns
 

@@ -78,14 +78,14 @@ def evaluate_labels(
         )
     gold_labels = list(chain(*gold_sequences))
     predicted_labels = list(chain(*predicted_sequences))
-    members = list(dict.fromkeys(chain(gold_labels, predicted_labels)))
-    if not members or None in members:
+    labels = list(dict.fromkeys(chain(gold_labels, predicted_labels)))
+    if not labels or None in labels:
         raise InputError("y_true and y_pred must hold labels, all of them known.")
-    code_of_label = {label: code for code, label in enumerate(members)}
+    code_of_label = {label: code for code, label in enumerate(labels)}
     gold = np.array([code_of_label[label] for label in gold_labels])
     predicted = np.array([code_of_label[label] for label in predicted_labels])
     is_right = gold == predicted
-    counts = _counts_of_codes((gold, predicted, gold[is_right]), len(members))
+    counts = _counts_of_codes((gold, predicted, gold[is_right]), len(labels))
     sequence_of_token = np.repeat(np.arange(len(lengths)), lengths)
     n_wrong = np.bincount(sequence_of_token, weights=~is_right, minlength=len(lengths))
     return {
@@ -93,8 +93,8 @@ def evaluate_labels(
         "sequence_accuracy": float(np.mean(n_wrong == 0)),
         "tokens": len(gold),
         "sequences": len(lengths),
-        "labels": _by_frequency(records("label", dict(zip(members, counts)))),
-        **_entity_scores(gold, predicted, np.array(lengths), members, scheme),
+        "labels": _by_frequency(records("label", dict(zip(labels, counts)))),
+        **_entity_scores(gold, predicted, np.array(lengths), labels, scheme),
     }
 
 
@@ -117,11 +117,11 @@ def _common_rows(entities: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _entity_scores(
-    gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, members: list, scheme: str | None
+    gold: np.ndarray, predicted: np.ndarray, lengths: np.ndarray, labels: list, scheme: str | None
 ) -> dict[str, Any]:
-    """Compute the scores of entities; labels (number of tokens,) are codes of ``members``."""
+    """Compute the scores of entities; labels (number of tokens,) are codes of ``labels``."""
     OneOf((None, *ENDS)).check("scheme", scheme)
-    finder = entity_finder(members, scheme)
+    finder = entity_finder(labels, scheme)
     if finder is None:
         return dict.fromkeys(("entity_precision", "entity_recall", "entity_f1", "entities"))
     types, find = finder
@@ -141,16 +141,16 @@ def _entity_scores(
 
 
 def entity_finder(
-    members: list, scheme: str | None = None
+    labels: list, scheme: str | None = None
 ) -> tuple[list[str], Callable[..., np.ndarray]] | None:
     """Return the types of entities, and a function that finds entities; None if labels mark none.
 
-    The function takes codes of ``members`` (number of tokens,), and lengths of sequences. An entity
+    The function takes codes of ``labels`` (number of tokens,), and lengths of sequences. An entity
     is its first token, last token and type, (n, 3).
     """
-    entity_label = UNTYPED_LABEL if {"B", "I"} & set(members) else ENTITY_LABEL
-    misfits = ["O"] if members == ["O"] else []
-    for label in members:
+    entity_label = UNTYPED_LABEL if {"B", "I"} & set(labels) else ENTITY_LABEL
+    misfits = ["O"] if labels == ["O"] else []
+    for label in labels:
         if not isinstance(label, str) or not entity_label.fullmatch(label):
             misfits.append(label)
     if misfits and scheme is not None:
@@ -160,9 +160,9 @@ def entity_finder(
         )
     if misfits:
         return None
-    names = [str(label).partition("-")[2] for label in members]
+    names = [str(label).partition("-")[2] for label in labels]
     types = list(dict.fromkeys(names))
-    letters = np.array([LETTERS.get(str(label)[:1], "O") for label in members])
+    letters = np.array([LETTERS.get(str(label)[:1], "O") for label in labels])
     type_codes = np.array([types.index(name) for name in names])
     return types, partial(_entities, letters=letters, type_codes=type_codes, scheme=scheme)
 

@@ -373,11 +373,11 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
     def _compared(self, labeled: TrainingBlock) -> Iterator[tuple[TokenData, np.ndarray]]:
         """Yield data and predicted codes, block by block; warn once of unknown labels."""
         model = self.model_
-        members = {None, *model.codec.codes.members}
+        known_labels = {None, *model.codec.codes.labels}
         unknown: dict[object, None] = {}
         for data in read_inputs(model, blocks_of(*labeled)):
             yield data, model.codec.decode(model, data, n_jobs=self.n_jobs)
-            unknown |= dict.fromkeys(label for label in data.labels if label not in members)
+            unknown |= dict.fromkeys(label for label in data.labels if label not in known_labels)
         warn_of_unknown(unknown)
 
     def _explain(
@@ -412,13 +412,15 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             other = codec.other_labels(encoded, potentials, chosen, at)
         else:
             other = one_label_each(against, codec, len(encoded))
-        members = codec.codes.members
+        label_of = codec.codes.labels
         differences = []
         for i in np.flatnonzero(chosen != other).tolist():
             place = f"{element} {i}"
             if isinstance(x, list) and isinstance(x[i], str):
                 place = f"{place} {x[i]!r}"
-            differences.append(f"{place}: {members[chosen[i]]!r} rather than {members[other[i]]!r}")
+            differences.append(
+                f"{place}: {label_of[chosen[i]]!r} rather than {label_of[other[i]]!r}"
+            )
         return explain_difference(
             predictor,
             encoded,

@@ -185,7 +185,7 @@ class ChainCodec(LabelCodec[Span]):
         return allowed.first_violation(labels, np.array([0, len(labels)])) is None
 
     def namer(self) -> Callable[[list[Piece]], list[str]]:
-        return piece_namer(self.encoder, self.codes.members)
+        return piece_namer(self.encoder, self.codes.labels)
 
 
 # ---- inputs of a trained model -------------------------------------------------------------------
@@ -258,6 +258,6 @@ def gold_codes(model: OnlineModel[Any], data: TokenData, code_of_others: int) ->
 
     Labels that the model does not know get the ``code_of_others``.
     """
-    codes = {label: code for code, label in enumerate(model.codec.codes.members)}
+    codes = {label: code for code, label in enumerate(model.codec.codes.labels)}
     codes[None] = UNKNOWN
     return np.array([codes.get(label, code_of_others) for label in data.labels], dtype=np.int64)

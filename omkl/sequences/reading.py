@@ -129,7 +129,7 @@ class ChainOutputs(Outputs[Labels, Chain]):
         """Make the chain over these labels."""
         allowed = None
         if self._allowed is not None:
-            allowed = allowed_transitions(self._allowed, codes.members)
+            allowed = allowed_transitions(self._allowed, codes.labels)
         has_transitions = self._transitions is not None
         return Chain(
             len(codes), self._cost, self._by_position, has_transitions, allowed, self._order
@@ -142,7 +142,7 @@ class ChainOutputs(Outputs[Labels, Chain]):
         token = structure.allowed.first_violation(gold, offsets)
         if token is not None:
             s = _sequence_of(token, offsets)
-            label = codes.members[gold[token]]
+            label = codes.labels[gold[token]]
             raise InputError(
                 f"The allowed transitions forbid {label!r} at token {token - offsets[s]} "
                 f"of sequence {s} of y."
