@@ -76,7 +76,7 @@ def check_output(path: PathLike) -> None:
         reason = "it is a directory"
     elif not os.path.isdir(parent):
         reason = f"there is no directory {os.path.dirname(name) or parent}"
-    elif not all(os.access(place, os.W_OK) for place in changed):
+    elif not all(os.access(written, os.W_OK) for written in changed):
         reason = "writing there is not permitted"
     else:
         return

@@ -126,17 +126,17 @@ def rule_of(form: str, words: list[str]) -> str:
     >>> apply_rule(rule_of("verlo", ["ver", "lo"]), "hacerlo")
     ['hacer', 'lo']
     """
-    place = max(range(len(words)), key=lambda i: len(words[i]))
-    others = [*words[:place], *words[place + 1 :]]
-    return RETURN.join([TAB.join(_edit_to(form, words, place)), str(place), *others])
+    position = max(range(len(words)), key=lambda i: len(words[i]))
+    others = [*words[:position], *words[position + 1 :]]
+    return RETURN.join([TAB.join(_edit_to(form, words, position)), str(position), *others])
 
 
-def _edit_to(form: str, words: list[str], place: int) -> Edit:
+def _edit_to(form: str, words: list[str], position: int) -> Edit:
     """Return the edit from a token to one of its words."""
     if "".join(words) == form:
-        start = len("".join(words[:place]))
-        return Edit(front=form[:start], back=form[start + len(words[place]) :])
-    return shortest_edit(form, words[place])
+        start = len("".join(words[:position]))
+        return Edit(front=form[:start], back=form[start + len(words[position]) :])
+    return shortest_edit(form, words[position])
 
 
 def apply_rule(rule: str, form: str) -> list[str] | None:
@@ -161,9 +161,9 @@ def apply_rule(rule: str, form: str) -> list[str] | None:
     """
     if rule == WHOLE:
         return []
-    edit, place, *words = rule.split(RETURN)
+    edit, position, *words = rule.split(RETURN)
     word = Edit(*edit.split(TAB)).applied(form)
     if word is None:
         return None
-    words.insert(int(place), word)
+    words.insert(int(position), word)
     return words

@@ -492,25 +492,25 @@ class _MorphologyFeatures:
         templates = lexicon_templates(lexicons)
         self._lexicon_templates = [template for template in templates if template.offsets == (0,)]
         self.keys = [*KEYS, *(template.name for template in self._lexicon_templates)]
-        #: Forms in lower case and tags of all words, with REACH places around each sentence.
+        #: Forms in lower case and tags of all words, with REACH marks around each sentence.
         self._lower: list[str] = []
         self._tags: list[str] = []
-        #: Place of each word in these lists.
-        self._places: list[int] = []
+        #: Position of each word in these lists.
+        self._positions: list[int] = []
         before = [BEGIN] * REACH
         after = [END] * REACH
         for low, high in pairwise(offsets.tolist()):
             first = len(self._lower) + REACH
-            self._places += range(first, first + high - low)
+            self._positions += range(first, first + high - low)
             self._lower += [*before, *map(str.lower, forms[low:high]), *after]
             self._tags += [*before, *tags[low:high], *after]
 
     def values(self, i: int) -> tuple:
         """Return the values of the features of a word, given its index."""
-        place = self._places[i]
-        form_before = self._lower[place - 1]
-        form_after = self._lower[place + 1]
-        second_before, before, _, after, second_after = self._tags[place - 2 : place + 3]
+        position = self._positions[i]
+        form_before = self._lower[position - 1]
+        form_after = self._lower[position + 1]
+        second_before, before, _, after, second_after = self._tags[position - 2 : position + 3]
         form = self._forms[i]
         return (
             *form_values(form),

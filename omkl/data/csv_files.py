@@ -194,11 +194,11 @@ class _CSVFile:
         labels = list(map(str, range(n)))  # names may not be unique
         table, _ = self._parsed(self._start, labels, dict.fromkeys(labels, text), first_row=2)
         types = []
-        for place, (name, column) in enumerate(zip(self.names, table.columns)):
+        for position, (name, column) in enumerate(zip(self.names, table.columns)):
             if name in categorical:
                 types.append(text)
                 continue
-            is_target = target in (name, place, place - n)
+            is_target = target in (name, position, position - n)
             type = _guessed_type(column, is_target)
             types.append(type)
             if type == text and not is_target:

@@ -206,7 +206,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
         "distributed.scheduler.worker-ttl": f"{PATIENCE}s",
     }
     # its keys are in memory only
-    place: dict[str, Any] = {
+    address: dict[str, Any] = {
         "host": "127.0.0.1",
         "protocol": "tls://",
         "security": Security.temporary(),
@@ -218,7 +218,7 @@ def local_client(n_workers: int) -> Iterator[Client]:
     }
     with (
         dask.config.set(settings),
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, **place, **quiet) as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, **address, **quiet) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
         client.run(_leave_interrupts_to_caller)

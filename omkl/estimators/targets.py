@@ -289,9 +289,9 @@ def finite_targets(y: ArrayLike) -> np.ndarray:
     numbers = as_numbers(y, "y")
     is_refused = ~(np.abs(numbers) <= LARGEST)
     if is_refused.any():
-        place = tuple(np.argwhere(is_refused)[0])
+        index = tuple(np.argwhere(is_refused)[0])
         raise InputError(
-            f"y must hold finite numbers up to {LARGEST:g}, got {numbers[place]} in row {place[0]}."
+            f"y must hold finite numbers up to {LARGEST:g}, got {numbers[index]} in row {index[0]}."
         )
     return numbers
 

@@ -112,11 +112,11 @@ class FeatureMapBank(CompiledBank, TableBank):
         # rows
         features = np.empty((len(chosen), self._starts[-1]))
         sequences = np.searchsorted(tokens.offsets, chosen, side="right") - 1
-        place = 0
-        while place < len(chosen):
-            x = tokens.sequence(sequences[place])
-            features[place : place + len(x)] = self._computed(tokens, x.low, x.high)
-            place += len(x)
+        low = 0
+        while low < len(chosen):
+            x = tokens.sequence(sequences[low])
+            features[low : low + len(x)] = self._computed(tokens, x.low, x.high)
+            low += len(x)
         return jit.MAPPED_TOKENS.pack(jit.MappedTokens(features)), False
 
     def forget_input(self) -> None:

@@ -155,10 +155,10 @@ class CommonCodes(NamedTuple):
         table = Strings()
         codes = []
         for treebank in (gold, predicted):
-            codes_in_use, places = np.unique(treebank.codes(name), return_inverse=True)
+            codes_in_use, indices = np.unique(treebank.codes(name), return_inverse=True)
             strings = treebank.strings[name].tolist()
             changed = [rule(strings[code]) for code in codes_in_use.tolist()]
-            codes.append(table.codes(changed, grow=True)[places])
+            codes.append(table.codes(changed, grow=True)[indices])
         return cls(codes=BySide(*codes), strings=table.tolist())
 
     def are_equal(self, aligned: BySide) -> np.ndarray:

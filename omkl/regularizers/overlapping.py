@@ -77,16 +77,16 @@ class _UnionOfGroups(Regularizer):
         self._ordered_weights = self.weights[order]
 
     def bind(self, names: Sequence[str], order: Sequence[str] | None = None) -> "_UnionOfGroups":
-        place: dict[int | str, int] = {name: k for k, name in enumerate(names)}
-        place |= {i: place[name] for i, name in enumerate(names if order is None else order)}
+        index_of: dict[int | str, int] = {name: k for k, name in enumerate(names)}
+        index_of |= {i: index_of[name] for i, name in enumerate(names if order is None else order)}
         groups = []
         for union in self.groups:
             for member in union:
-                if member not in place:
+                if member not in index_of:
                     raise InputError(
                         f"No group is called {member!r}; there are {', '.join(names)}."
                     )
-            groups.append([place[member] for member in union])
+            groups.append([index_of[member] for member in union])
         return type(self)(**{**self.parameters(), "groups": groups})
 
     def _checked(self, norms: ArrayLike) -> np.ndarray:

@@ -342,8 +342,8 @@ def _coefficients(model: SparseLinear, *_: list[Record] | str | None) -> list[st
     coefficients = np.atleast_2d(model.coef_)
     names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]
     order = np.argsort(-np.abs(coefficients), axis=None, kind="stable")[:MOST]
-    places = zip(*np.unravel_index(order, coefficients.shape))
-    rows = [[names[j], int(k), coefficients[k, j]] for k, j in places if coefficients[k, j] != 0]
+    indices = zip(*np.unravel_index(order, coefficients.shape))
+    rows = [[names[j], int(k), coefficients[k, j]] for k, j in indices if coefficients[k, j] != 0]
     n_nonzero = number(int(np.count_nonzero(coefficients)))
     return [
         html.heading("Coefficients"),

@@ -179,13 +179,13 @@ def _entities(
     ``codes`` (number of tokens,) are codes of labels, whose prefixes in BIOES are ``letters`` (K,),
     and whose types are ``type_codes`` (K,).
     """
-    # insert an outside token between sequences, and at both ends
-    places = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
-    n_places = len(codes) + len(lengths) + 1
-    tags = np.full(n_places, "O")
-    tags[places] = letters[codes]
-    types = np.full(n_places, NO_TYPE)
-    types[places] = type_codes[codes]
+    # insert an outside token between sequences, and at both ends, which positions count, too
+    positions = np.arange(len(codes)) + np.repeat(np.arange(1, len(lengths) + 1), lengths)
+    n_positions = len(codes) + len(lengths) + 1
+    tags = np.full(n_positions, "O")
+    tags[positions] = letters[codes]
+    types = np.full(n_positions, NO_TYPE)
+    types[positions] = type_codes[codes]
     types[tags == "O"] = NO_TYPE
     before = tags[:-1]
     after = tags[1:]
@@ -199,8 +199,8 @@ def _entities(
         is_well_formed = begins_well & np.isin(tags[ends], list(ENDS[scheme]))
         starts = starts[is_well_formed]
         ends = ends[is_well_formed]
-    first_tokens = np.searchsorted(places, starts)
-    last_tokens = np.searchsorted(places, ends)
+    first_tokens = np.searchsorted(positions, starts)
+    last_tokens = np.searchsorted(positions, ends)
     return np.stack([first_tokens, last_tokens, types[starts]], axis=1)
 
 

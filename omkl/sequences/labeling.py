@@ -166,12 +166,12 @@ class ChainCodec(LabelCodec[Span]):
         """Return the best other labelling; with ``at``, the best one with another label there."""
         structure = self.structure
         candidates = []
-        places = range(len(chosen)) if at is None else [at]
-        for place in places:
+        elements = range(len(chosen)) if at is None else [at]
+        for i in elements:
             possible = np.ones((len(chosen), structure.n_labels), dtype=bool)
-            possible[place, chosen[place]] = False
+            possible[i, chosen[i]] = False
             labels = structure.decode(structure.agreeing(potentials, possible))
-            if labels[place] != chosen[place] and self._is_allowed(labels):
+            if labels[i] != chosen[i] and self._is_allowed(labels):
                 candidates.append(labels)
         if not candidates:
             raise InputError("The model allows no other labelling to compare with.")

@@ -255,10 +255,10 @@ def _finite(products: np.ndarray) -> np.ndarray:
     invalid = np.flatnonzero(~is_finite)
     if not len(invalid):
         return products
-    place = "The design"
+    subject = "The design"
     if len(invalid) < len(products):
-        place = f"Column {invalid[0]} of the design"
-    raise InputError(f"{place} holds NaN, infinite numbers, or numbers whose squares overflow.")
+        subject = f"Column {invalid[0]} of the design"
+    raise InputError(f"{subject} holds NaN, infinite numbers, or numbers whose squares overflow.")
 
 
 def as_design(matrix: DesignLike | Design) -> Design:

@@ -237,9 +237,9 @@ def _hashed(
     """
     keys = np.zeros(n + 1, np.uint64)
     for offset, field in atoms:
-        places = np.arange(n + 1) + offset
-        is_inside = (places >= 0) & (places <= n)
-        codes_of_field = codes[COLUMN_OF[field]][np.clip(places, 0, n)]
+        positions = np.arange(n + 1) + offset
+        is_inside = (positions >= 0) & (positions <= n)
+        codes_of_field = codes[COLUMN_OF[field]][np.clip(positions, 0, n)]
         keys = _mixed(keys + np.where(is_inside, codes_of_field, -1).astype(np.uint64))
     return keys
 

@@ -202,10 +202,10 @@ class KernelExpansion(KernelBank):
         moving = jit.has_gradient(gradient.unary)
         self._added = None
         values = self._values_among(x, moving)
-        places = np.arange(len(moving))
+        rows = np.arange(len(moving))
         potentials = self._unscaled_potentials(x)
         groups = self.group_state.arrays
-        if jit.measure(values, places, places, moving, gradient.unary, groups):
+        if jit.measure(values, rows, rows, moving, gradient.unary, groups):
             jit.advance_norms(potentials, moving, gradient.unary, groups)
             self._move(x, moving, gradient, ~self.group_state.empty)
 

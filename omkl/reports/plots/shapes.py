@@ -68,8 +68,8 @@ def plot_shapes(shapes: Shapes, *, n: int = 12, title: str = "") -> Figure:
     figure = figure_for(2.6 * across + 0.6, 2.2 * down + 0.4)
     highest = [np.max(np.abs(shape.effect) + np.nan_to_num(shape.band)) for shape, _ in panels]
     limit = 1.05 * max(highest)
-    for place, (shape, output) in enumerate(panels, 1):
-        ax = figure.add_subplot(down, across, place)
+    for number, (shape, output) in enumerate(panels, 1):
+        ax = figure.add_subplot(down, across, number)
         if _is_surface(shape):
             _draw_surface(ax, shape, shapes.outputs, output, limit)
         else:

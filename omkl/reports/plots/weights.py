@@ -245,8 +245,8 @@ def _draw_heaviest(
     others = order[n:]
     names = shortened(np.array(list(curves), object)[shown])
     marker = "o" if len(x) <= 12 else ""
-    for k, (place, name) in enumerate(zip(shown, names)):
-        ax.plot(x, table[place], label=name, linewidth=1.3, marker=marker, ms=2.5, **style(k))
+    for k, (row, name) in enumerate(zip(shown, names)):
+        ax.plot(x, table[row], label=name, linewidth=1.3, marker=marker, ms=2.5, **style(k))
     if len(others):
         low = table[others].min(axis=0)
         high = table[others].max(axis=0)
