@@ -288,8 +288,10 @@ def split_settings(spec: str, names: Collection[str], what: str) -> tuple[str, d
     extracted: list[str] = []
     others: list[str] = []
     for setting in _split(settings):
-        is_named = setting.partition("=")[0].strip() in names
-        (extracted if is_named else others).append(setting)
+        if setting.partition("=")[0].strip() in names:
+            extracted.append(setting)
+        else:
+            others.append(setting)
     remaining_spec = ":".join(filter(None, [name, ",".join(others)]))
     return remaining_spec, _parse_settings(",".join(extracted), spec, what)
 

@@ -114,6 +114,7 @@ class WeightedLoss:
             return self.largest_curvature()
         low, high = self.domain()
         is_inside = (rho > low) & (rho < high)
+        # any point inside will do where the dual point is not, since the result is 0 there
         middle = 0.5 * (np.maximum(low, -self.weights) + np.minimum(high, self.weights))
         inverse = self.conjugate_curvature(np.where(is_inside, rho, middle))
         is_curved = is_inside & (inverse > 0)

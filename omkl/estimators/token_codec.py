@@ -274,6 +274,7 @@ class TokenCodec(Codec):
     def start(self, data: TokenData) -> Examples:
         """Learn kernel widths, keys and outputs from the first data, and encode these data."""
         self.encoder.fit(data)
+        # labels, keys and scales are learned from the data themselves
         survey = Survey(labels=[], vocabulary=None, longest=_longest(data), scales={})
         self.learn(data, [survey])
         examples = self.encode_part(data, grow=True, follow=not data.is_all_data)

@@ -187,7 +187,7 @@ class _Search:
             norms = self.norms[:, k].tolist()
             for problem, solution, norm in zip(self.problems, self.solutions, norms):
                 least += _least_along(problem, solution, norm, gram)
-            if least < self.lower_bound:
+            if least < self.lower_bound:  # no model without the kernel is as good
                 return Bounds(reached=least)
         certificates = []
         for problem, solution in zip(self.problems, self.solutions):

@@ -245,7 +245,9 @@ class SingleStage:
 
     def structure(self, projective: bool, single_root: bool) -> TreeStructure:
         """Return the structure of trees."""
-        return (ProjectiveTree if projective else NonProjectiveTree)(single_root)
+        if projective:
+            return ProjectiveTree(single_root)
+        return NonProjectiveTree(single_root)
 
     def models(self, model: OnlineModel[TreeCodec]) -> list[OnlineModel[TreeCodec]]:
         """Return the models whose templates are those of the parser, given its last one."""

@@ -270,7 +270,7 @@ def _with_notes(
     treebank: Treebank, misc: Iterable[str], notes: Mapping[str, np.ndarray]
 ) -> Treebank:
     """Return a treebank with values of words by name in MISC, beside those that it has there."""
-    notes_of_words = [[string] * (string != MISSING) for string in misc]
+    notes_of_words = [[] if string == MISSING else [string] for string in misc]
     for name, values in notes.items():
         for notes_of_word, value in zip(notes_of_words, values):
             if value != MISSING:

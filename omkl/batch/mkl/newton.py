@@ -123,13 +123,13 @@ class _Residual:
 
         The constant part of the residual moves to the multipliers, which saves digits.
         """
-        steered = self._precondition(self.values)
+        preconditioned = self._precondition(self.values)
         if not self._equality:
-            return steered
-        change = self._sums(steered) / self._normal_sums
+            return preconditioned
+        change = self._sums(preconditioned) / self._normal_sums
         self.values -= self.spread(change)
         self.multipliers += change
-        return steered - self.spread(change) * self._normals
+        return preconditioned - self.spread(change) * self._normals
 
 
 @dataclass(eq=False)
@@ -166,9 +166,9 @@ class Curvature:
         residual = _Residual(right, precondition, self.kernels.n_parts, equality)
         solution = np.zeros_like(right)
         residual.preconditioned()  # sets the multipliers first, since this loses digits
-        steered = residual.preconditioned()
-        direction = steered
-        norm = residual.values @ steered
+        preconditioned = residual.preconditioned()
+        direction = preconditioned
+        norm = residual.values @ preconditioned
         target = ACCURACY**2 * norm
         for _ in range(MOST_ITERATIONS):
             if norm <= target:
@@ -177,10 +177,10 @@ class Curvature:
             step = norm / (direction @ change)
             solution += step * direction
             residual.values -= step * change
-            steered = residual.preconditioned()
+            preconditioned = residual.preconditioned()
             previous_norm = norm
-            norm = residual.values @ steered
-            direction = steered + norm / previous_norm * direction
+            norm = residual.values @ preconditioned
+            direction = preconditioned + norm / previous_norm * direction
         solution = residual.balanced(solution)
         if self.kernels.n_parts == 1:
             return solution, float(residual.multipliers[0])
