@@ -114,7 +114,7 @@ def _solve(
     for kind, problem in problems:
         solvers = _of_family(kind)
         if only is not None:
-            solvers = [only] * isinstance(only, kind)
+            solvers = [only] if isinstance(only, kind) else []
         optima = []
         for solver in solvers:
             with suppress(InputError):

@@ -500,8 +500,10 @@ class CharacterLabeler:
         characters = Characters(text, self.active)
         ids = characters.features()
         offsets = np.append(np.arange(0, len(ids), PLACES_OF_EXAMPLE), len(ids))
-        features = Features(np.arange(len(ids) + 1) * ids.shape[1], ids.ravel(), np.ones(ids.size))
-        tokens = Tokens(offsets, features, n_features=ids.shape[1] << BITS)
+        n_groups = ids.shape[1]
+        starts = np.arange(len(ids) + 1) * n_groups
+        features = Features(starts, ids.ravel(), np.ones(ids.size))
+        tokens = Tokens(offsets, features, n_features=n_groups << BITS)
         labels_of_places = labels[characters.places].astype(np.int64)
         return Examples(tokens, labels_of_places, np.arange(len(tokens)), None, single=False)
 

@@ -262,7 +262,7 @@ def _restore_sparsity(trainer: OnlineTrainer, mean_shrinkage: np.ndarray) -> Non
     """Restore group sparsity by a proximal step after mixing.
 
     ``mean_shrinkage`` is the mean over shards of ``shrinkage`` in the state of
-    :func:`pass_over_shard`.
+    :func:`pass_over_shard`: the reduction of the norm of each group, (p,), and the sum of steps.
     """
     group_state = trainer.group_state
     n = trainer.n_penalized

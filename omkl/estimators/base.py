@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cache
-from operator import is_not
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias
 
 import numpy as np
@@ -417,7 +416,8 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             raise InputError(f"partial_fit needs {needed}; fit trains from scratch.")
         if has_model and classes is not None:
             model.codec.check_declared(classes)
-        if any(map(is_not, map(vars(self).get, model.parameters), model.parameters.values())):
+        parameters = vars(self)
+        if any(parameters.get(name) is not value for name, value in model.parameters.items()):
             self._settings()  # raise for invalid values, although the model keeps the old ones
         return model
 

@@ -472,7 +472,11 @@ def _is_weight(value: Value) -> bool:
 
 
 def _add_entries(flat: Token, token: Token, path: str = "") -> None:
-    """Add the entries of a token, or of a dict in it at this ``path``, to ``flat``."""
+    """Add the entries of a token, or of a dict in it at this ``path``, to ``flat``.
+
+    A dict of numbers alone is a value. Of any other dict, numbers are gathered at its path, and
+    other values get longer paths. Numbers of attributes are gathered at the key of the attribute.
+    """
     for key, value in token.items():
         flat_key: Any = key
         if path:

@@ -207,8 +207,7 @@ class OnlineMKL(OnlineEstimator[TokenCodec], BaseEstimator):
     def _score_rows(
         self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor, the coefficient of
-        determination.
+        """Return the accuracy of a classifier, in [0, 1], or R^2 of a regressor.
 
         Of a stream only targets and predictions are kept in memory.
 

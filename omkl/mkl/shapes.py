@@ -154,17 +154,17 @@ def find_shapes(
     for columns, group_names in names_of_groups.items():
         effect: Any = sum(groups[name].effect for name in group_names)
         effect = effect - effect.mean(axis=0)
-        of_shape = points[columns]
-        no_band = np.full((len(of_shape.grid), n_outputs), np.nan)
+        points_of_shape = points[columns]
+        no_band = np.full((len(points_of_shape.grid), n_outputs), np.nan)
         shapes.append(
             Shape(
                 columns=columns,
                 weight=sum(estimator.kernel_weights_[name] for name in group_names),
                 strength=float(effect.std()),
-                grid=of_shape.grid,
-                effect=effect[of_shape.rows][output_axis],
+                grid=points_of_shape.grid,
+                effect=effect[points_of_shape.rows][output_axis],
                 band=bands.get(columns, no_band)[output_axis],
-                density=of_shape.density,
+                density=points_of_shape.density,
             )
         )
     return Shapes(
@@ -298,9 +298,9 @@ def _bootstrap(
     source.n_samples = len(X)
     weights = np.array([*estimator.unscaled_kernel_weights_.values()])
     values_at_points = {}
-    for shape, of_shape in points.items():
+    for shape, points_of_shape in points.items():
         is_of_shape = np.array([shape == columns_of_kernel for columns_of_kernel in columns])
-        values_at_points[shape] = summed(source, X[of_shape.rows], weights * is_of_shape)
+        values_at_points[shape] = summed(source, X[points_of_shape.rows], weights * is_of_shape)
     effects: dict[Columns, list[np.ndarray]] = {shape: [] for shape in points}
     for rows, coefficients in _bootstrap_models(
         machine, summed(source, X, weights), targets, random

@@ -164,7 +164,8 @@ class _UnionOfGroups(Regularizer):
             length = float(np.linalg.norm(move))
             factor = length / max(float(np.linalg.norm(turn)), 1e-300)
             factor = min(max(1.0, factor), 1e6)
-            farther, following = search.step(logs + 2.0 * factor * move + factor**2 * turn)
+            extrapolated = logs + 2.0 * factor * move + factor**2 * turn
+            farther, following = search.step(extrapolated)
             logs = following if farther >= value else second
             if search.upper**2 <= (1.0 + GAUGE_ACCURACY) * max(farther, value):
                 break

@@ -592,7 +592,9 @@ class _Search:
         Rounds over groups with Euclidean norms include Newton steps.
         """
         if self.working_set.gauge.is_euclidean or not self.problem.takes_newton_steps:
-            return len(gaps) > MOST_WAITED and min(gaps[-MOST_WAITED:]) >= min(gaps[:-MOST_WAITED])
+            latest = gaps[-MOST_WAITED:]
+            earlier = gaps[:-MOST_WAITED]
+            return len(earlier) > 0 and min(latest) >= min(earlier)
         return len(gaps) > SLOW_ROUNDS and gaps[-1] > SLOW * gaps[-SLOW_ROUNDS - 1]
 
 

@@ -427,6 +427,7 @@ class ArcTemplateBank(Bank):
         keys = layout.keys(tokens.everything())
         pairs = layout.tables(self.sizes[pair])
         arcs, lines, buckets = jit.find_lines(keys, places, pairs, 0)
+        # indices in the flattened weights, (lines, buckets of the variant)
         indices = lines * weights.shape[1] + buckets[variant] - jit.FIRST_BUCKET[variant]
         strongest = []
         for index, entry in _first_entries(order, indices, weights.size)[:n]:
