@@ -183,7 +183,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         stream = None
         if not are_collections:
             stream = sources.as_stream(*data)
-        model = self._new_model(task.codec)
+        model = self._new_model(task.make_codec())
         held_out = sources.validation_block(validation, bool(self.early_stopping))
         partitions = None
         if are_collections:
@@ -403,7 +403,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         """
         has_model = self._model is not None
         if self._model is None:
-            model = self._new_model(task.codec)
+            model = self._new_model(task.make_codec())
         else:
             model = self._model
         # joblib.load maps arrays of files, which are read-only
@@ -418,7 +418,9 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
             model.codec.check_declared(classes)
         parameters = vars(self)
         if any(parameters.get(name) is not value for name, value in model.parameters.items()):
-            self._settings()  # raise for invalid values, although the model keeps the old ones
+            # raise for invalid values, although the model keeps the old ones
+            self._settings()
+            task.make_codec()
         return model
 
     def _make_pass(

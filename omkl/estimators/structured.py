@@ -92,7 +92,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         -------
         self
         """
-        task = Task(self._codec(), read_examples, minus_mean_cost)
+        task = Task(self._codec, read_examples, minus_mean_cost)
         self._train(task, TrainingBlock(X, y, sample_weight), None, run)
         return self
 
@@ -110,7 +110,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         -------
         self
         """
-        self._train_more(Task(self._codec(), read_examples), TrainingBlock(X, y, sample_weight))
+        self._train_more(Task(self._codec, read_examples), TrainingBlock(X, y, sample_weight))
         return self
 
     def predict(self, X: Iterable) -> list:

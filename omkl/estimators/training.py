@@ -70,8 +70,8 @@ class Task(NamedTuple, Generic[OwnCodec]):
 
     Attributes
     ----------
-    codec : Codec
-        Untrained codec.
+    make_codec : callable
+        ``make_codec()`` returns an untrained codec, for a new model.
     read : callable
         ``read(block, first, is_all_data)`` validates a
         :class:`~omkl.estimators.sources.TrainingBlock`, and converts it for the codec. ``first``
@@ -88,7 +88,7 @@ class Task(NamedTuple, Generic[OwnCodec]):
         ``passes(epochs)`` returns the number of epochs of the model, when the first data are known.
     """
 
-    codec: OwnCodec
+    make_codec: Callable[[], OwnCodec]
     read: Callable[..., Any]
     held_out_score: Callable = label_accuracy
     companions: Callable[..., list] | None = None

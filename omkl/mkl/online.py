@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -263,7 +264,7 @@ budget, callbacks, verbose, random_state
         return TokenCodec(outputs, self, missing=self.missing)
 
     def _task(self, classes: ArrayLike | str | None = None) -> Task:
-        return Task(self._codec(classes), self._read_rows)
+        return Task(partial(self._codec, classes), self._read_rows)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -376,7 +377,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
         return self
 
     def _task(self) -> Task:
-        return Task(self._codec(), self._read_rows, held_out_r2)
+        return Task(self._codec, self._read_rows, held_out_r2)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Predict the target of each row of X, (n,).

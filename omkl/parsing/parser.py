@@ -208,7 +208,11 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             )
         codec = TreebankCodec(self, templates, run)
         task = Task(
-            codec, self._read, companions=_companions, finish=codec.finish, passes=codec.passes
+            lambda: codec,
+            self._read,
+            companions=_companions,
+            finish=codec.finish,
+            passes=codec.passes,
         )
         calibration = None
         validation_pair = None
@@ -252,7 +256,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
                 "keep= requires several trainings, which partial_fit cannot do: set keep=None."
             )
         check_parameters(self, self._constraints)
-        task = Task(self._codec(), self._read, companions=_companions)
+        task = Task(self._codec, self._read, companions=_companions)
         self._train_more(task, TrainingBlock(check_sentences(X, y), None, sample_weight))
         self.temperature_ = None
         self.relation_temperature_ = None

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar, Unpack
 
@@ -138,7 +139,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         -------
         self
         """
-        task = Task(self._codec(classes), self._read)
+        task = Task(partial(self._codec, classes), self._read)
         data = TrainingBlock(X, y, sample_weight)
         held_out = self._train(task, data, validation, run)
         self.temperature_ = None
@@ -171,7 +172,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         -------
         self
         """
-        task = Task(self._codec(classes), self._read)
+        task = Task(partial(self._codec, classes), self._read)
         self._train_more(task, TrainingBlock(X, y, sample_weight), classes)
         self.temperature_ = None
         return self
@@ -591,7 +592,7 @@ class SequenceLabeler(Labeler[ChainCodec]):
         return ChainCodec(ChainOutputs(transitions, self.cost, classes), self, self.lexicons)
 
     def _task(self) -> Task:
-        return Task(self._codec(), self._read)
+        return Task(self._codec, self._read)
 
     def explain(
         self,

@@ -178,7 +178,7 @@ def take_step(cached, gram_rows, at, n, moving, tokens, rows, chosen, amounts, p
 
 @inner
 def step_along(cached, gram_rows, at, gradient, postponed):
-    """Step along a gradient (n, K), or take the latest step of groups for which it was postponed."""
+    """Step along a gradient (n, K), or take the latest step of groups that postponed it."""
     n = gradient.shape[0]
     if not postponed:
         direct(cached, at, gradient)
