@@ -68,7 +68,7 @@ class TrainableParser(Protocol):
     def fit(
         self,
         X: Treebank,
-        y: None = None,
+        *,
         sample_weight: np.ndarray | None = None,
         **run: Unpack[RunOptions],
     ) -> Parser:

@@ -227,7 +227,7 @@ class DAL(DesignSolver[DesignProblem, DALStart | LinearModel]):
 
     def _search(
         self, problem: DesignProblem, monitor: GapMonitor, start: DALStart | LinearModel | None
-    ) -> Solution[DALStart | LinearModel]:
+    ) -> Solution:
         start = start if isinstance(start, DALStart) else DALStart(start)
         if start.model is not None:
             check_start(start.model, problem)
@@ -316,7 +316,7 @@ class _Search:
         w = model.dense(problem.design.shape[1])[self.working_set.columns]
         return self._iterate(problem, self.working_set.scaled(w))
 
-    def run(self, monitor: GapMonitor) -> Solution[DALStart | LinearModel]:
+    def run(self, monitor: GapMonitor) -> Solution:
         """Search until the gap is reached or stalls."""
         tol = monitor.tol
         n_stalled = 0
@@ -368,7 +368,7 @@ class _Search:
         # no group enters: the remaining gap is due to the working set
         return FINE * SHARE * min(tol, gap)
 
-    def _solution(self, monitor: GapMonitor, grows: bool) -> Solution[DALStart | LinearModel]:
+    def _solution(self, monitor: GapMonitor, grows: bool) -> Solution:
         """Return the best model as the solution."""
         assert self.best_primal is not None
         assert self.best_iterate is not None

@@ -196,7 +196,7 @@ def _most_entrants(problem: Problem, n_present: int = 0) -> int:
 
 def solve_by_working_sets(
     problem: Problem, method: type[Subproblem], monitor: GapMonitor, start: Start | None
-) -> Solution[Start]:
+) -> Solution:
     """Solve a problem by a working-set method, given as a class of subproblems."""
     if start is None:
         constant, rho = problem.best_constant()
@@ -396,9 +396,7 @@ class Spicy(Solver[Problem, Start]):
     several_outputs = True
     requires = GROUP_NORMS, DERIVATIVE_OF_PROX
 
-    def _search(
-        self, problem: Problem, monitor: GapMonitor, start: Start | None
-    ) -> Solution[Start]:
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
         return solve_by_working_sets(problem, _Proximal, monitor, start)
 
 
@@ -422,9 +420,7 @@ class OneStep(Solver[Problem, Start]):
     several_outputs = True
     requires = GROUP_NORMS, SMOOTH_DUAL
 
-    def _search(
-        self, problem: Problem, monitor: GapMonitor, start: Start | None
-    ) -> Solution[Start]:
+    def _search(self, problem: Problem, monitor: GapMonitor, start: Start | None) -> Solution:
         return solve_by_working_sets(problem, _Smooth, monitor, start)
 
 

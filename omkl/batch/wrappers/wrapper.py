@@ -195,9 +195,7 @@ class Wrapper(Solver[Problem, np.ndarray], Generic[OwnSearch]):
     def next_point(self, search: OwnSearch, point: Point) -> Point | None:
         """Return the point after ``point``, or None if the method finds none."""
 
-    def _search(
-        self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None
-    ) -> Solution[np.ndarray]:
+    def _search(self, problem: Problem, monitor: GapMonitor, start: np.ndarray | None) -> Solution:
         monitor.skip_start()
         search = self.search_class(problem, base_svm_for(problem, monitor.tol))
         weights = start
