@@ -25,6 +25,10 @@ MOST_DIGITS = 9
 # error codes of sentences
 FINE, BAD_COLUMNS, BAD_ID, BAD_HEAD, NO_WORD, NOT_UTF8, NO_TREE = range(7)
 
+#: Columns of ``sentences``: number of words up to the end of a sentence, end of its text, number of
+#: lines up to its end, its error code, and the line of the error.
+N_WORDS, TEXT_END, N_LINES, ERROR, ERROR_LINE, N_OF_SENTENCE = range(6)
+
 # state of the current sentence: number of columns; end and line of its last multiword range; number
 # of the last empty node after the last word; its first line; error code and line of the error
 N_COLUMNS, LAST_RANGE, RANGE_LINE, LAST_EMPTY, FIRST_LINE, WRONG, PLACE, N_STATE = range(8)
@@ -83,8 +87,8 @@ def scan(data, roles, most, starts, lengths, heads, sentences):
         _close(sentences[n_sentences], first, word, i, line, state)
         n_sentences += 1
     if n_sentences:  # comments and empty lines after the last sentence belong to it
-        sentences[n_sentences - 1, 1] = n
-        sentences[n_sentences - 1, 2] = line
+        sentences[n_sentences - 1, TEXT_END] = n
+        sentences[n_sentences - 1, N_LINES] = line
     return n_sentences
 
 
@@ -131,7 +135,11 @@ def _close(sentence, first, word, end, line, state):
         state[PLACE] = state[FIRST_LINE]
     if state[WRONG] != FINE:
         word = first
-    sentence[:] = word, end, line, state[WRONG], state[PLACE]
+    sentence[N_WORDS] = word
+    sentence[TEXT_END] = end
+    sentence[N_LINES] = line
+    sentence[ERROR] = state[WRONG]
+    sentence[ERROR_LINE] = state[PLACE]
     return word
 
 

@@ -204,27 +204,27 @@ class TreebankReader:
         """
         scanned = _Scanned(text, LAYOUTS[format])
         bad = layouts.bad_trees(
-            scanned.offsets(layouts.N_WORDS), scanned.heads, self.trees, self.single_root
+            scanned.offsets(jit.N_WORDS), scanned.heads, self.trees, self.single_root
         )
-        scanned.sentences[bad, layouts.WRONG] = jit.NO_TREE
+        scanned.sentences[bad, jit.ERROR] = jit.NO_TREE
         scanned.check_encoding()
-        is_valid = scanned.sentences[:, layouts.WRONG] == jit.FINE
+        is_valid = scanned.sentences[:, jit.ERROR] == jit.FINE
         for i in np.flatnonzero(~is_valid).tolist():
             line, reason = scanned.explain(i, self.trees, self.single_root)
             skipped.refuse(f"{path}, line {n_before + line}: {reason}")
         if not is_valid.all():
-            bounds = pairwise(scanned.offsets(layouts.TEXT_END).tolist())
+            bounds = pairwise(scanned.offsets(jit.TEXT_END).tolist())
             texts = [scanned.text[begin:end] for begin, end in compress(bounds, is_valid)]
             scanned = _Scanned(b"".join(texts), scanned.layout)
         columns: dict[str, Any] = {
-            "offsets": scanned.offsets(layouts.N_WORDS),
+            "offsets": scanned.offsets(jit.N_WORDS),
             "heads": scanned.heads.copy(),
         }
         for name in FIELDS:
             columns[name] = self._codes(scanned, name)
         if self.keep_text:
             columns["text"] = scanned.text
-            columns["text_offsets"] = scanned.offsets(layouts.TEXT_END)
+            columns["text_offsets"] = scanned.offsets(jit.TEXT_END)
             columns["format"] = format
         return Treebank(strings=self.strings, **columns)
 
@@ -264,12 +264,12 @@ class _Scanned:
         starts = np.empty((len(FIELDS), n_lines), np.int32)
         lengths = np.empty((len(FIELDS), n_lines), np.int32)
         heads = np.empty(n_lines, np.int32)
-        sentences = np.empty((n_lines, layouts.N_COLUMNS), np.int64)
+        sentences = np.empty((n_lines, jit.N_OF_SENTENCE), np.int64)
         n_sentences = jit.scan(
             self.data, layout.roles, layout.most, starts, lengths, heads, sentences
         )
         self.sentences = sentences[:n_sentences]
-        n_words = self.offsets(layouts.N_WORDS)[-1]
+        n_words = self.offsets(jit.N_WORDS)[-1]
         self.starts = starts[:, :n_words]
         self.lengths = lengths[:, :n_words]
         self.heads = heads[:n_words]
@@ -280,15 +280,15 @@ class _Scanned:
 
     def explain(self, i: int, trees: bool | str, single_root: bool) -> tuple[int, str]:
         """Return the invalid line of sentence ``i``, from 1 in this text, and the reason."""
-        begin, end = self.offsets(layouts.TEXT_END)[i : i + 2]
-        first_line = int(self.offsets(layouts.N_LINES)[i]) + 1
+        begin, end = self.offsets(jit.TEXT_END)[i : i + 2]
+        first_line = int(self.offsets(jit.N_LINES)[i]) + 1
         text = self.text[begin:end].decode("utf-8", "backslashreplace")
         lines = [line.rstrip("\r") for line in text.split("\n")]
-        wrong = int(self.sentences[i, layouts.WRONG])
+        wrong = int(self.sentences[i, jit.ERROR])
         if wrong == jit.NO_TREE:
             line, reason = self._explain_tree(lines, trees, single_root)
             return first_line + line, reason
-        wrong_line = int(self.sentences[i, layouts.WRONG_LINE])
+        wrong_line = int(self.sentences[i, jit.ERROR_LINE])
         cells = lines[wrong_line - first_line].split("\t")
         return wrong_line, self._explain_line(wrong, cells)
 
@@ -325,7 +325,7 @@ class _Scanned:
 
     def check_encoding(self) -> None:
         """Mark sentences that are not UTF-8 as invalid."""
-        bounds = self.offsets(layouts.TEXT_END)
+        bounds = self.offsets(jit.TEXT_END)
         n_checked = 0
         while n_checked < bounds[-1]:
             try:
@@ -335,8 +335,8 @@ class _Scanned:
                 wrong_byte = n_checked + error.start
             i = int(np.searchsorted(bounds, wrong_byte, side="right")) - 1
             n_lines = self.text.count(b"\n", int(bounds[i]), wrong_byte)
-            self.sentences[i, layouts.WRONG] = jit.NOT_UTF8
-            self.sentences[i, layouts.WRONG_LINE] = self.offsets(layouts.N_LINES)[i] + n_lines + 1
+            self.sentences[i, jit.ERROR] = jit.NOT_UTF8
+            self.sentences[i, jit.ERROR_LINE] = self.offsets(jit.N_LINES)[i] + n_lines + 1
             n_checked = int(bounds[i + 1])
 
 

@@ -17,13 +17,6 @@ COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc
 OF_OLD_TREES = ("deps", "phead", "pdeprel")
 #: Values of the argument ``trees``.
 MODES = (True, False, "given", "partial")
-#: Columns of the array ``sentences`` that ``_jit_conllu.scan`` fills.
-N_WORDS = 0
-TEXT_END = 1
-N_LINES = 2
-WRONG = 3
-WRONG_LINE = 4
-N_COLUMNS = 5
 
 
 @dataclass(frozen=True, eq=False)
