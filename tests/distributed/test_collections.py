@@ -133,7 +133,7 @@ def trained_here(model, X, y, weights):
     in this process.
     """
     task = model._task()
-    model_ = model._new_model(model._task().codec)
+    model_ = model._new_model(task.make_codec())
     codec = model_.codec
     data = task.read(TrainingBlock(X, y, weights), True)
     codec.codes = codec._outputs.learn(data.labels, data.weights)
