@@ -55,6 +55,19 @@ class Compilable:
                 return
 
 
+def defines_first(cls: type, names: Collection[str], other: str) -> bool:
+    """Return whether a class defines one of some methods, but inherits the other one.
+
+    The first class in the order of inheritance that defines any of them decides.
+    """
+    for base in cls.__mro__:
+        if other in vars(base):
+            return False
+        if not vars(base).keys().isdisjoint(names):
+            return True
+    return False
+
+
 def function_and_parameters(part: Compilable) -> tuple[Any, np.ndarray]:
     """Return the compiled function of a loss or a regularizer, and its parameters.
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from omkl._components import Component, check_number
+from omkl._components import Component, check_number, defines_first
 from omkl._threads import in_threads
 from omkl.groups.base import Bank
 from omkl.groups.group_state import GroupState
@@ -32,6 +32,12 @@ class Average(Component):
     #: Number of rounds after which weights restart and all sums are divided by the last weight;
     #: None for never.
     period: int | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Compute the weights of a class with a weight of its own one by one."""
+        super().__init_subclass__()
+        if defines_first(cls, ["weight"], "weights"):
+            cls.weights = Average.weights  # type: ignore[method-assign]
 
     def weight(self, t: int) -> float:
         """Return the weight of the model after a round.

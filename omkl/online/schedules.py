@@ -5,7 +5,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from omkl._components import Component, check_number, is_vector
+from omkl._components import Component, check_number, defines_first, is_vector
 from omkl.exceptions import InputError
 from omkl.online import _jit_schedules as jit
 from omkl.online.rounds import TrainerPart
@@ -19,6 +19,8 @@ NO_NUMBERS = np.zeros(jit.N_NUMBERS)
 KNOWN_RATES = ScheduleFunctions(
     rate=jit.known_rate, observe=jit.keep_rate, reach=jit.ignore_distance
 )
+#: Methods from which the factors of many rounds follow.
+RATES_OF_ONE_ROUND = "__call__", "factor", "share_left"
 #: Learning rates restart if the mean squared gradient has grown by this factor, less a standard
 #: error.
 LONGER = 1.05
@@ -44,6 +46,12 @@ class Schedule(TrainerPart, Component):
     #: Numbers that the compiled functions read and change; the first ones are those of
     #: :mod:`omkl.online._jit_schedules`.
     numbers: np.ndarray = NO_NUMBERS
+
+    def __init_subclass__(cls) -> None:
+        """Compute the factors of a class with rates of its own one by one."""
+        super().__init_subclass__()
+        if defines_first(cls, RATES_OF_ONE_ROUND, "factors"):
+            cls.factors = Schedule.factors  # type: ignore[method-assign]
 
     def __init__(self, eta0: float = 1.0) -> None:
         check_number("eta0", eta0, above=0)

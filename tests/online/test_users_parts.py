@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from omkl import OnlineMKLClassifier, OnlineMKLRegressor, Passes
 from omkl.exceptions import InputError
 from omkl.losses import Perceptron, PointwiseLoss, Squared, StructuredLoss
-from omkl.online import driver
+from omkl.online import LinearDecay, MeanPolyak, PolynomialAverage, RecentAverage, driver
 from omkl.regularizers import L21, Regularizer, Ridge
 from omkl.signatures import LOSS_OF_LABELS, LOSS_OF_NUMBER, PROX
 from omkl.structures._jit_labels import decode, indicate, score
@@ -98,6 +98,50 @@ class OwnPerceptron(StructuredLoss):
         return Perceptron().value_and_gradient(structure, potentials, gold)
 
 
+class WarmUp(LinearDecay):
+    """A schedule that overrides the rate of a round."""
+
+    def __call__(self, t):
+        return super().__call__(t) * min(t / 50, 1.0)
+
+
+class SquareDecay(LinearDecay):
+    """A schedule that overrides what the rate of a round follows from."""
+
+    def share_left(self, t):
+        return super().share_left(t) ** 2
+
+
+class HalfPolyak(MeanPolyak):
+    """An adaptive schedule with a factor of its own, and the compiled functions of its base."""
+
+    compiled = MeanPolyak.functions
+
+    def factor(self, t):
+        return 0.5 * super().factor(t)
+
+
+class Halving:
+    """A part of a class that comes before the schedule."""
+
+    def __call__(self, t):
+        return 0.5 * super().__call__(t)
+
+
+class HalfDecay(Halving, LinearDecay):
+    pass
+
+
+class LinearAverage(PolynomialAverage):
+    def weight(self, t):
+        return float(t)
+
+
+class SlowAverage(RecentAverage):
+    def weight(self, t):
+        return 1.0 + t
+
+
 class EveryRound:
     """Callback that has rounds run in Python."""
 
@@ -171,6 +215,28 @@ def test_parts_without_them_learn_the_same_in_python_and_are_named(
     assert len(lines) == 1
     assert lines[0].startswith(name)
     assert "rounds run in Python" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"learning_rate": WarmUp(0.3)},
+        {"learning_rate": SquareDecay(0.3)},
+        {"learning_rate": HalfPolyak()},
+        {"learning_rate": HalfDecay(0.3)},
+        {"average": LinearAverage()},
+        {"average": SlowAverage()},
+    ],
+    ids=repr,
+)
+def test_schedules_and_averages_may_override_single_rounds(rows, options):
+    model = fitted(rows, OwnSquared(), OwnLasso(), **options)
+    assert driver.uncompiled_part(model.model_.trainer) is None
+    in_python = fitted(rows, OwnSquared(), OwnLasso(), callbacks=[EveryRound()], **options)
+    assert_array_equal(
+        model.predict(rows[0]),
+        in_python.predict(rows[0]),
+    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
