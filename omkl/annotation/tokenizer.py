@@ -18,8 +18,7 @@ from omkl.annotation import raw_text, tagger
 from omkl.annotation.edits import TAB, WHOLE, apply_rule, rule_of
 from omkl.data import Treebank
 from omkl.data.streams import Skipped
-from omkl.data.treebank.conllu import TreebankReader
-from omkl.data.treebank.treebank import new_strings
+from omkl.data.treebank.conllu import reader_of_words
 from omkl.estimators.token_codec import Examples
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.tables import ExplicitBank, TransitionBank
@@ -84,14 +83,7 @@ class Tokenizer:
                 words_of = self.splitter.split(forms)
             offset_of_piece = offset if offsets else None
             rows = raw_text.conllu_of(piece, sentences, words_of, number, offset_of_piece)
-            reader = TreebankReader(
-                format="conllu",
-                trees=False,
-                single_root=False,
-                strings=new_strings(),
-                keep_text=True,
-            )
-            yield reader.parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
+            yield reader_of_words().parse(rows, "conllu", "text", 0, Skipped(on_error="raise"))
             number += len(sentences)
             offset += _end_of(sentences)
 

@@ -7,20 +7,22 @@ from omkl._compilation import borrowing, compiled
 
 @borrowing
 def learn_row(row, row_weight, weights, means, squares):
-    """Add the entries of a row (d,) to the scales, by Welford's recursion.
+    """Add the entries of a row (d,) to ``weights``, ``means`` and ``squares`` (d,).
 
-    No entry depends on a branch, so that several are computed at once.
+    This is Welford's recursion. A missing entry has weight 0, and no branch of its own, so that
+    several entries are computed at once. ``row_weight`` is positive.
     """
     for j in range(len(row)):
         weight = 0.0 if np.isnan(row[j]) else row_weight
-        distance = 0.0 if np.isnan(row[j]) else row[j] - means[j]
+        before = 0.0 if np.isnan(row[j]) else row[j] - means[j]
         total = weights[j] + weight
-        share = np.divide(weight, max(total, row_weight))  # a total of 0 is that of no entry
-        mean = means[j] + distance * share
-        left = 0.0 if np.isnan(row[j]) else row[j] - mean
+        # as long as all entries are missing, the total is 0, and must not divide
+        share = np.divide(weight, max(total, row_weight))
+        mean = means[j] + before * share
+        after = 0.0 if np.isnan(row[j]) else row[j] - mean
         weights[j] = total
         means[j] = mean
-        squares[j] += weight * distance * left
+        squares[j] += weight * before * after
 
 
 @borrowing

@@ -354,8 +354,8 @@ class Encoder:
         if missing is not None:
             yield self._features_of_missing(self.vocabulary, missing, grow)
         elif not isinstance(tokens, list) and not self.explicit:
-            no_features = np.zeros(len(tokens) + 1, np.int64)
-            yield Features(no_features, np.empty(0, np.int32), np.empty(0))
+            starts = np.zeros(len(tokens) + 1, np.int64)  # no token has a feature
+            yield Features(starts, np.empty(0, np.int32), np.empty(0))
 
     def _features_of_entries(
         self, vocabulary: Vocabulary, tokens: list, offsets: np.ndarray, grow: bool

@@ -98,7 +98,7 @@ def add_weighted(weights, features, at, unary):
     for i in range(unary.shape[0]):
         ids, values = features_of(features, at + i)
         potentials = unary[i]
-        if len(potentials) == 1:
+        if len(potentials) == 1:  # in a register, since each write to the array waits for the last
             total = potentials[0]
             for q in range(len(ids)):
                 feature = index(ids[q])
@@ -191,7 +191,7 @@ def add_products(weights, features, at, gradient, moving, groups):
 
 @borrowing
 def move_weight(weights, feature, label, change, average):
-    """Add to a weight, and to its share of the average; return the change of its square."""
+    """Add a change to a weight, and to the running sums; return the change of its square."""
     table = weights.table
     weight = table[feature, label]
     table[feature, label] = weight + change

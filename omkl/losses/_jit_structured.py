@@ -108,7 +108,10 @@ def perceptron(structure, unary, pairwise, gold, parameters, gradient, pair_grad
 
 @inner
 def subtract_agreeing(structure, unary, pairwise, gold, gradient, pair_gradient):
-    """Subtract the marginals of what agrees with the known labels; return its log partition."""
+    """Subtract the marginals of all labellings that agree with the known labels ``gold`` (n,).
+
+    They are subtracted from both gradients. Returns the log partition of these labellings.
+    """
     expected = np.empty(gradient.shape)
     expected_pairs = np.empty(pair_gradient.shape)
     allowed = agreeing(unary, gold)

@@ -72,7 +72,7 @@ class LossFunction:
 
     @property
     def uses_marginals(self) -> bool:
-        """Whether the compiled function may call the marginals of the structure."""
+        """True if the compiled function may call the marginals of the structure."""
         return getattr(self.loss, "uses_marginals", False)
 
     def __call__(self, potentials: Potentials, gold: Output) -> ValueAndGradient:

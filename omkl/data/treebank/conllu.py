@@ -147,13 +147,7 @@ def iter_words(path: PathLike, block_size: int = 5 * BLOCK_SIZE) -> Iterator[Tre
     omkl.exceptions.DataFileError
         If the file is missing, damaged or not UTF-8, or has no words.
     """
-    reader = TreebankReader(
-        format="conllu",
-        trees=False,
-        single_root=False,
-        strings=new_strings(),
-        keep_text=True,
-    )
+    reader = reader_of_words()
     # bytes.split keeps other whitespace of Unicode, which may be parts of words
     words_of_lines = (line.encode().split() for _, line in text_lines(path))
     sentences = enumerate(filter(None, words_of_lines), 1)
@@ -235,6 +229,17 @@ class TreebankReader:
         starts = np.ascontiguousarray(scanned.starts[row])
         lengths = np.ascontiguousarray(scanned.lengths[row])
         return self.strings[name].intern(scanned.data, starts, lengths)
+
+
+def reader_of_words() -> TreebankReader:
+    """Return a reader of sentences in CoNLL-U without trees, which keeps their text."""
+    return TreebankReader(
+        format="conllu",
+        trees=False,
+        single_root=False,
+        strings=new_strings(),
+        keep_text=True,
+    )
 
 
 class _Scanned:

@@ -125,7 +125,7 @@ def carry(gradient, carried, least, directions):
 
 
 @borrowing
-def direct(cached, at, gradient):
+def write_directions(cached, at, gradient):
     """Write the directions (n, K) of a step along a gradient, see :func:`carry`."""
     directions = cached.directions[at : at + gradient.shape[0]]
     carry(gradient, cached.carried[at : at + gradient.shape[0]], cached.least, directions)
@@ -181,7 +181,7 @@ def step_along(cached, gram_rows, at, gradient, postponed):
     """Step along a gradient (n, K), or take the latest step of groups that postponed it."""
     n = gradient.shape[0]
     if not postponed:
-        direct(cached, at, gradient)
+        write_directions(cached, at, gradient)
     moving = has_gradient(cached.directions[at : at + n])
     m = moving.shape[0]
     tokens = np.empty(m, np.int64)
