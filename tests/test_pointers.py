@@ -268,6 +268,7 @@ def test_a_function_that_cannot_be_compiled_is_an_error():
 
 
 @needs_compilation
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_waits_for_a_function_that_is_compiled():
     code = MAP._compile(subtract_parameter.by_address)
     outcomes = [KeyboardInterrupt, None]
