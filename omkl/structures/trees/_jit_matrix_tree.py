@@ -40,21 +40,22 @@ LEAST_LOG_SHARE, LEAST_LOG_SHARE_SINGLE_ROOT = -460.0, -230.0
 #: Columns of a task: its tokens ``LOW : HIGH`` remain of the tokens ``FROM_LOW : FROM_HIGH`` of the
 #: level above.
 LOW, HIGH, FROM_LOW, FROM_HIGH, LEVEL, N_COLUMNS = range(6)
-#: Columns of an elimination: the token, and the range of tokens at that time.
+#: Columns of the order of elimination: the token, and the range of tokens that were left with it.
 TOKEN, FIRST, LAST, N_ENTRIES = range(4)
 
 
 class Elimination(NamedTuple):
     """Probabilities of the random walk, written as each token is eliminated.
 
-    ``passing[i, k]`` (n, n) is the probability that the walk goes from k to i when k is eliminated,
-    ``direct`` (n,) that it then goes to the root. ``order`` (n, N_ENTRIES) has the eliminated
-    tokens. ``ever`` (n,) is memory for the probability of ever going to the root.
+    ``probability_to_pass[i, k]`` (n, n) is the probability that the walk goes from k to i when k is
+    eliminated, ``probability_of_root[k]`` (n,) that it then goes to the root. ``order``
+    (n, N_ENTRIES) has the eliminated tokens. ``reaches_root`` (n,) is memory for the probability
+    that the walk from each token ever goes to the root.
     """
 
-    passing: np.ndarray
-    direct: np.ndarray
-    ever: np.ndarray
+    probability_to_pass: np.ndarray
+    probability_of_root: np.ndarray
+    reaches_root: np.ndarray
     order: np.ndarray
 
 
@@ -76,9 +77,9 @@ def marginals(scores, single_root, expected):
     if not np.isfinite(log_bound):
         return log_bound
     elimination = Elimination(
-        passing=np.empty((n, n)),
-        direct=np.empty(n),
-        ever=np.empty(n),
+        probability_to_pass=np.empty((n, n)),
+        probability_of_root=np.empty(n),
+        reaches_root=np.empty(n),
         order=np.empty((n, N_ENTRIES), np.int64),
     )
     tasks = np.empty((2 * n_levels + 2, N_COLUMNS), np.int64)
@@ -102,7 +103,7 @@ def marginals(scores, single_root, expected):
             _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
             n_tasks += 2
             continue
-        total = escaping(low, graphs[0], elimination, expected)
+        total = marginals_into(low, graphs[0], elimination, expected)
         if is_first_visit:
             log_pivots += np.log(total)
         if not log_pivots - log_bound > least or np.isnan(total):
@@ -112,11 +113,11 @@ def marginals(scores, single_root, expected):
 
 @inner
 def exponentiate(scores, single_root, graph):
-    """Write ``exp(score - shift of the column)`` into ``graph`` (n + 1, n); return the sum of the
-    shifts, and a bound on log Z.
+    """Write ``exp(score - shift of the column)`` to ``graph``; return the shift of log Z, a bound.
 
-    Every tree has one arc per column. With a single root child, the arc from the root has an
-    additional shift.
+    ``graph`` is (n + 1, n). Every tree has one arc per column, so log Z has the sum of the shifts.
+    With a single root child, the arc from the root has an additional shift. The bound is one of
+    log Z of the graph: +inf if a score is nan or +inf, and nan if no arc leaves the root.
     """
     n = scores.shape[0] - 1
     shifts = np.empty(n)
@@ -150,22 +151,24 @@ def exponentiate(scores, single_root, graph):
 
 @inner
 def find_shifts(scores, single_root, shifts):
-    """Write the highest score of the arcs into each token (n,), 0 if there is none, without those
-    of the root for a single root child; return False if a score is nan or +inf.
+    """Write the highest score of the arcs into each token; return False if one is nan or +inf.
+
+    Writes to ``shifts`` (n,), 0 if no arc enters a token. Arcs of the root do not count for a
+    single root child.
     """
     n = shifts.shape[0]
     for m in range(n):
         shifts[m] = -np.inf if single_root else scores[0, m + 1]
-    unfit = False
+    is_unfit = False
     for h in range(n):
         for m in range(n):
             score = -np.inf if m == h else scores[h + 1, m + 1]
             shifts[m] = score if score > shifts[m] else shifts[m]
-            unfit |= not score < np.inf
+            is_unfit |= not score < np.inf
     for m in range(n):
-        unfit |= not scores[0, m + 1] < np.inf
+        is_unfit |= not scores[0, m + 1] < np.inf
         shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
-    return not unfit
+    return not is_unfit
 
 
 @borrowing
@@ -180,7 +183,10 @@ def _put(task, low, high, from_low, from_high, level):
 
 @borrowing
 def copy_graph(source, target, low, high):
-    """Copy the arcs among the tokens ``low : high``, and from the root into them, (n + 1, n)."""
+    """Copy the arcs among the tokens ``low : high``, and from the root into them.
+
+    Writes to ``target``; it and ``source`` are graphs (n + 1, n).
+    """
     for m in range(low, high):
         target[0, m] = source[0, m]
     for h in range(low + 1, high + 1):
@@ -190,35 +196,36 @@ def copy_graph(source, target, low, high):
 
 @borrowing
 def eliminate(graph, low, high, from_low, from_high, elimination):
-    """Eliminate the tokens ``from_low : from_high`` except ``low : high``, at either end; return
-    log prod p_k.
+    """Eliminate the tokens ``from_low : from_high`` except ``low : high``; return log prod p_k.
 
-    The remaining tokens always form a range, so all loops run along rows of ``graph`` (n + 1, n).
+    Return nan if a token has no arcs left. The remaining tokens are at either end, so they always
+    form a range, and all loops run along rows of ``graph`` (n + 1, n). Writes to the graph and the
+    elimination.
     """
-    n = elimination.direct.shape[0]
+    n = elimination.probability_of_root.shape[0]
     downwards = low == from_low
-    n_done = n - (from_high - from_low)
+    n_eliminated = n - (from_high - from_low)
     n_steps = (from_high - from_low) - (high - low)
     log_pivots = 0.0
     for step in range(n_steps):
         k = from_high - 1 - step if downwards else from_low + step
         first, last = (low, k) if downwards else (k + 1, high)
-        done = elimination.order[n_done + step]
-        done[TOKEN] = k
-        done[FIRST] = min(first, k)
-        done[LAST] = max(last, k + 1)
+        eliminated = elimination.order[n_eliminated + step]
+        eliminated[TOKEN] = k
+        eliminated[FIRST] = min(first, k)
+        eliminated[LAST] = max(last, k + 1)
         pivot = graph[0, k]
         for i in range(first, last):
             pivot += graph[i + 1, k]
         if not pivot > 0.0:
             return np.nan
         log_pivots += np.log(pivot)
-        elimination.direct[k] = graph[0, k] / pivot
+        elimination.probability_of_root[k] = graph[0, k] / pivot
         leaving = graph[k + 1, first:last]
-        add_multiple(graph[0, first:last], elimination.direct[k], leaving)
+        add_multiple(graph[0, first:last], elimination.probability_of_root[k], leaving)
         for i in range(first, last):
             share = graph[i + 1, k] / pivot
-            elimination.passing[i, k] = share
+            elimination.probability_to_pass[i, k] = share
             add_multiple(graph[i + 1, first:last], share, leaving)
     return log_pivots
 
@@ -231,30 +238,30 @@ def add_multiple(row, factor, other):
 
 
 @borrowing
-def escaping(m, graph, elimination, expected):
-    """Write the marginals of the arcs into ``m`` after eliminating all others; return its pivot,
-    nan if it is 0.
+def marginals_into(m, graph, elimination, expected):
+    """Write the marginals of the arcs into ``m``, after all others were eliminated.
 
-    ``graph`` (n + 1, n) has the weights of all arcs, ``expected`` is (n + 1, n + 1).
+    ``graph`` (n + 1, n) has the weights of all arcs. Writes to column ``m + 1`` of ``expected``
+    (n + 1, n + 1). Return the pivot of m, nan if it is 0.
     """
-    ever, passing = elimination.ever, elimination.passing
-    n = ever.shape[0]
+    reaches_root, probability_to_pass = elimination.reaches_root, elimination.probability_to_pass
+    n = reaches_root.shape[0]
     for i in range(n):
-        ever[i] = elimination.direct[i]
-    ever[m] = 0.0
+        reaches_root[i] = elimination.probability_of_root[i]
+    reaches_root[m] = 0.0
     for t in range(n - 2, -1, -1):
         i, first, last = elimination.order[t]
-        likely = ever[i]
+        probability = reaches_root[i]
         for k in range(first):
-            ever[k] += likely * passing[i, k]
+            reaches_root[k] += probability * probability_to_pass[i, k]
         for k in range(last, n):
-            ever[k] += likely * passing[i, k]
+            reaches_root[k] += probability * probability_to_pass[i, k]
     total = graph[0, m]
     for h in range(n):
-        total += graph[h + 1, m] * ever[h]
+        total += graph[h + 1, m] * reaches_root[h]
     if not total > 0.0:
         return np.nan
     expected[0, m + 1] = graph[0, m] / total
     for h in range(n):
-        expected[h + 1, m + 1] = graph[h + 1, m] * ever[h] / total
+        expected[h + 1, m + 1] = graph[h + 1, m] * reaches_root[h] / total
     return total

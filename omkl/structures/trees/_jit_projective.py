@@ -17,9 +17,14 @@ incomplete ones. ``under[i, j]`` is the part below an arc between the ends, and 
 The spans that begin at one token are computed together, from the last token to the first, eight
 spans at a time.
 
-For sums of weights, products take the place of sums of scores. Weights are relative to the heaviest
-arc into each token, so the weight of a span is at most the number of its trees, at most 6.75 per
-token. If a weight that underflows might matter, there is no result.
+The same recursions serve for scores and for weights. Two functions hide the difference: ``both``
+joins adjacent spans, and ``either`` chooses among alternatives. They are (+, max) for scores, and
+(product, +) for weights, if the argument ``summing`` is not None. Arcs are (n + 1, n + 1), by head
+and modifier. Charts are (N_KINDS, n + 1, n + 1 + WIDTH).
+
+Weights are relative to the heaviest arc into each token, so the weight of a span is at most the
+number of its trees, at most 6.75 per token. If a weight that underflows might matter, there is no
+result.
 """
 
 import numpy as np
@@ -40,8 +45,9 @@ WIDTH = 8
 
 @compiled
 def decode(scores, single_root, heads):
-    """Write the heads (n,) of the best projective tree; return False if there is none, or a score
-    is nan or +inf.
+    """Write the heads (n,) of the best projective tree; return False if there is none.
+
+    Return False, too, if a score is nan or +inf.
     """
     n = heads.shape[0]
     for h in range(n + 1):
@@ -58,11 +64,10 @@ def decode(scores, single_root, heads):
 
 @compiled
 def fill(chart, arcs, single_root, summing):
-    """Write the best score of every span into a chart (N_KINDS, n + 1, n + 1 + WIDTH) of -inf, or
-    add up the weights of its trees in a chart of 0.
+    """Fill a chart with the best score of every span, or with the sum of the weights of its trees.
 
-    ``arcs`` are scores if ``summing`` is None, otherwise weights; Numba compiles only one of the
-    two.
+    ``arcs`` are scores and the chart is -inf before if ``summing`` is None, otherwise they are
+    weights and it is 0; Numba compiles only one of the two.
     """
     n = arcs.shape[0] - 1
     nothing = chart[UNDER, 0, 0]
@@ -102,9 +107,7 @@ def fill(chart, arcs, single_root, summing):
 
 @compiled
 def both(first, second, summing):
-    """Return the value of two adjacent spans: the sum of their scores, or the product of their
-    weights.
-    """
+    """Return the value of two adjacent spans: sum of their scores, or product of their weights."""
     return first + second if summing is None else first * second
 
 
@@ -155,7 +158,10 @@ def _put(span, kind, first, last):
 
 @compiled
 def split(spans, others, i, j, first, last, score):
-    """Return the first k, at most ``last``, at which spans i .. k and k .. j have this score."""
+    """Return the first k, at most ``last``, at which spans i .. k and k .. j have this score.
+
+    ``spans`` and ``others`` (n + 1, n + 1 + WIDTH) are the parts of a chart with these spans.
+    """
     for k in range(first, last):
         if spans[i, k] + others[k, j] == score:
             return k
@@ -164,11 +170,10 @@ def split(spans, others, i, j, first, last, score):
 
 @compiled
 def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z, +inf if a
-    score is nan or +inf.
+    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z.
 
-    Return nan, and write nothing, if the range of the weights exceeds floating point, or there is
-    no tree.
+    Return +inf if a score is nan or +inf. Return nan, and write nothing, if the range of the
+    weights exceeds floating point, or there is no tree.
     """
     n = scores.shape[0] - 1
     highest = np.full(n + 1, -np.inf)
@@ -191,6 +196,7 @@ def marginals(scores, single_root, expected):
     total = chart[RIGHT, 0, n]
     if not total < np.inf:
         return np.nan
+    # up to (n + 1)^3 products of spans may have underflowed, each for up to (27 / 4)^n trees
     least = SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE
     if not np.log(total) > least:
         return np.nan
@@ -200,11 +206,13 @@ def marginals(scores, single_root, expected):
 
 @inner
 def descend_sums(chart, weights, single_root, expected):
-    """Write the marginals of arcs (n + 1, n + 1): derivatives of the log of the sum, in the reverse
-    order of :func:`fill`.
+    """Write the marginals of arcs into ``expected``: derivatives of the log of the sum.
+
+    The slopes of spans, an array of the shape of the chart, follow in the reverse order of
+    :func:`fill`.
     """
     n = weights.shape[0] - 1
-    by_end = np.zeros(chart.shape)
+    by_end = np.zeros(chart.shape)  # the chart with rows of spans that end at one token
     for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
         for i in range(n + 1):
             for j in range(n + 1):
@@ -221,21 +229,25 @@ def descend_sums(chart, weights, single_root, expected):
 
 @borrowing
 def descend_from_longer(i, first, by_end, slopes, single_root):
-    """Add the slopes of spans i .. j, in WIDTH columns j from ``first`` on, through spans that
-    begin further to the left.
+    """Add to the slopes of spans i .. j what comes from spans that begin further to the left.
+
+    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans.
     """
     of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
     join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, True)
     join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, True)
     if i > 0:
+        # of a root with a single child, only the split behind the root counts
         first_row = int(single_root and i > 1)
         join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, True)
 
 
 @borrowing
 def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expected):
-    """Add the slopes of spans i .. j, in WIDTH columns j from ``first`` on, through longer spans of
-    the same row; write the marginals of their arcs.
+    """Add to the slopes of spans i .. j what comes from longer spans of the same row.
+
+    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans. Write
+    the marginals of the arcs between i and j into ``expected``.
     """
     n = weights.shape[0] - 1
     of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
@@ -261,8 +273,10 @@ def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expect
 
 @compiled
 def join(target, i, column, numbers, k, rows, first, last, summing):
-    """Join spans ``numbers[k, t]`` and ``rows[t]``, ``first <= t < last``, in WIDTH columns of row
-    i of ``target`` from ``column`` on.
+    """Join spans that meet at tokens ``first <= t < last``, in WIDTH columns from ``column`` on.
+
+    For each t and j, ``target[i, j]`` becomes :func:`either` this or
+    ``both(numbers[k, t], rows[t, j])``. All three arrays are (n + 1, n + 1 + WIDTH).
     """
     # unsigned indices let the compiler read several entries at once
     i = np.uintp(i)
