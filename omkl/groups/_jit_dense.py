@@ -1,7 +1,8 @@
 """Loops over small dense tables of weights: transitions and intercepts.
 
 Transitions are (positions, K, K); position ``t`` uses row ``min(t, positions - 1)``. An intercept
-is (1, 1, K), and all tokens share it. Signatures are those of :mod:`omkl.signatures`.
+is (1, 1, K), and all tokens share it. Signatures are those of :mod:`omkl.signatures`. Groups at
+zero take their steps at once, so a postponed step has nothing to do.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,10 @@ from omkl.groups._jit_group_state import bank_groups_at
 
 
 class Dense(NamedTuple):
-    """A table with its running sums, and the address of the arrays of its group."""
+    """A table with its running sums, and the address of the arrays of its group.
+
+    ``table`` and ``sums`` are (positions, K, K) or (1, 1, K); ``sums`` is empty without an average.
+    """
 
     table: np.ndarray
     sums: np.ndarray
@@ -27,7 +31,10 @@ dense_at = DENSE.at
 
 @borrowing
 def inner_product(table, gradient):
-    """Return the inner product of a table with a gradient; later matrices share the last one."""
+    """Return the inner product of a table with a gradient; later matrices share the last one.
+
+    ``table`` is (positions, K, K), ``gradient`` (positions or more, K, K).
+    """
     product = 0.0
     for t in range(gradient.shape[0]):
         position = min(t, table.shape[0] - 1)
@@ -39,10 +46,10 @@ def inner_product(table, gradient):
 
 @borrowing
 def take_step(gradient, table, sums, groups):
-    """``v -= rate g``, with norms and averages of the group.
+    """Take the step ``v -= rate g``, with norms and averages of the group.
 
     ``gradient`` (positions or more, K, K): matrices from ``len(table) - 1`` on share the last
-    matrix of the table.
+    matrix of the table. Writes to ``table``, ``sums`` and the arrays of ``groups``, a BankGroups.
     """
     rate = groups.rates[0]
     average = groups.averages[0]
@@ -65,7 +72,7 @@ def take_step(gradient, table, sums, groups):
 
 @compiled
 def step_dense(gradient, table, sums, groups):
-    """Take the step of a dense table; ``groups`` are the arrays of its group."""
+    """Take the step of a dense table, see :func:`take_step`."""
     take_step(gradient, table, sums, groups)
 
 
@@ -84,9 +91,10 @@ def fold(bank, group, factor):
 
 @borrowing
 def average_at(dense, i, j, factor, total):
-    """Return an averaged weight of the first matrix; ``factor`` times the current one without.
+    """Return the averaged weight (i, j) of the first matrix of a :class:`Dense`.
 
-    There is no average if ``total`` is 0.
+    It is ``(factor * weight + sum) / total``; or ``factor * weight`` if ``total`` is 0, which
+    stands for the current model.
     """
     weight = factor * dense.table[0, i, j]
     if total == 0.0:
@@ -119,7 +127,7 @@ def add_transitions(bank, x, at, unary, pairwise):
 
 @compiled(counting=False)
 def step_transitions(bank, x, at, gradient, pair_gradient, postponed):
-    """Step along the gradient of the pairs; no step is postponed."""
+    """Step along the gradient of the pairs; a postponed step has nothing to do."""
     if postponed:
         return
     transitions = dense_at(bank)
@@ -135,7 +143,11 @@ def slopes_of_transitions(bank, x, at, gradient, pair_gradient, slopes, totals):
 
 @compiled
 def add_transitions_by_position(table, scale, offsets, low, high, pairwise):
-    """Add ``scale * table`` to ``pairwise``, which has a matrix for each token except the last."""
+    """Add ``scale * table`` to ``pairwise``, which has a matrix for each token except the last.
+
+    ``pairwise`` (high - low - 1, K, K) are those of the tokens ``low : high``, of which sequence s
+    has ``offsets[s] : offsets[s + 1]``. The last token of a sequence gets nothing.
+    """
     first = np.searchsorted(offsets, low, side="right") - 1
     for s in range(first, offsets.shape[0] - 1):
         if offsets[s] >= high:
@@ -171,7 +183,7 @@ def add_intercept(bank, x, at, unary, pairwise):
 
 @compiled(counting=False)
 def step_intercept(bank, x, at, gradient, pair_gradient, postponed):
-    """Step along the gradient, summed over the tokens; no step is postponed."""
+    """Step along the gradient, summed over the tokens; a postponed step has nothing to do."""
     if postponed:
         return
     intercept = dense_at(bank)

@@ -63,9 +63,10 @@ add_slopes_of_bank = signatures.SLOPES.call
 
 @compiled
 def add_pairs(weights, index, pairwise):
-    """``pairwise[e, a, b] += weights[e, index[a, b]]``.
+    """Add the weights of pairs of labels: ``pairwise[e, a, b] += weights[e, index[a, b]]``.
 
-    ``pairwise`` (E, K, K), ``weights`` (E or 1, number of weights): all edges share a single row.
+    ``pairwise`` is (E, K, K), and ``weights`` (E or 1, number of weights). All edges share a single
+    row.
     """
     for e in range(pairwise.shape[0]):
         row = weights[min(e, weights.shape[0] - 1)]
@@ -77,7 +78,10 @@ def add_pairs(weights, index, pairwise):
 
 @compiled
 def sum_pairs(gradient, index, sums):
-    """``sums[e, index[a, b]] += gradient[e, a, b]``, for (E, number of weights), (E, K, K)."""
+    """Sum the gradient of pairs by their weights: ``sums[e, index[a, b]] += gradient[e, a, b]``.
+
+    ``sums`` is (E, number of weights), and ``gradient`` (E, K, K).
+    """
     for e in range(gradient.shape[0]):
         for a in range(index.shape[0]):
             for b in range(index.shape[1]):
@@ -110,7 +114,10 @@ def add_shared_pairs(bank, x, at, unary, pairwise):
 
 @inner
 def total_gradient(pair_gradient, index, n_weights):
-    """Return the gradient in the weights (1, 1, number of weights), summed edge by edge."""
+    """Return the gradient in the weights (1, 1, number of weights), summed edge by edge.
+
+    ``pair_gradient`` is (E, K, K).
+    """
     total = np.zeros((1, 1, n_weights))
     of_edge = np.empty((1, n_weights))
     for e in range(pair_gradient.shape[0]):
@@ -124,7 +131,10 @@ def total_gradient(pair_gradient, index, n_weights):
 
 @compiled
 def step_shared_pairs(bank, x, at, gradient, pair_gradient, postponed):
-    """Step along the gradient of the pairs; no step is postponed."""
+    """Step along the gradient of the pairs, also of a group at zero.
+
+    So a postponed step has nothing to do.
+    """
     if postponed:
         return
     pairs = pairs_at(bank)

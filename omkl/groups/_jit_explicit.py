@@ -272,7 +272,11 @@ def fold_group(weights, group, factor):
 
 @compiled
 def link_rows(table, groups, links, heads):
-    """Build the lists of touched rows from the table."""
+    """Build the lists of touched rows from the table (number of features, K).
+
+    ``groups`` has the group of each feature. Writes to ``links`` and ``heads``, see
+    :class:`Weights`.
+    """
     links[:] = UNTOUCHED
     heads[:] = END
     for feature in range(table.shape[0]):
@@ -325,7 +329,7 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """See :func:`take_step`; no step is postponed."""
+    """See :func:`take_step`; groups at zero take their steps at once, so none is postponed."""
     if not postponed:
         moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
         take_step(weights_at(bank), features_at(x), at, gradient, moving)
@@ -360,7 +364,7 @@ def average_32(bank, x, at, factors, total, unary, pairwise):
 
 @compiled
 def step_32(bank, x, at, gradient, pair_gradient, postponed):
-    """See :func:`take_step`; no step is postponed."""
+    """See :func:`take_step`; groups at zero take their steps at once, so none is postponed."""
     if not postponed:
         moving = np.empty((gradient.shape[0], gradient.shape[1] + 1), np.int64)
         take_step(weights_32_at(bank), features_at(x), at, gradient, moving)

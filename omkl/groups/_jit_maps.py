@@ -118,9 +118,10 @@ def sum_gradient(features, at, gradient, j, direction):
 
 @borrowing
 def step_label(maps, groups, k, j, direction):
-    """``v_kj -= rate_k g_kj`` for one label, given ``g_kj``; update norms and averages.
+    """Take the step ``v_kj -= rate_k g_kj`` for one label; update norms and averages.
 
-    Norms follow ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
+    The ``direction`` (dimension of the group,) is ``g_kj``. Norms follow
+    ``||v - r g||^2 = ||v||^2 - 2 r <v, g> + r^2 ||g||^2``.
     """
     rate = groups.rates[k]
     first = maps.starts[k]
@@ -141,7 +142,10 @@ def step_label(maps, groups, k, j, direction):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """Step along ``g_kj = sum_i D_ij z_ik``, for labels with a gradient; no step is postponed."""
+    """Step along ``g_kj = sum_i D_ij z_ik``, for labels with a gradient, also of groups at zero.
+
+    So a postponed step has nothing to do.
+    """
     if postponed:
         return
     maps = maps_at(bank)

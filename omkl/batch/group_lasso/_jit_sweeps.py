@@ -233,7 +233,11 @@ def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
 
 @inner
 def _follow_columns(columns, first, curvature, coupling, changes, rho):
-    """Update the residuals ``rho`` (K, m) after changes (size, K) of coefficients of a group."""
+    """Update the residuals ``rho`` (K, m) after changes (size, K) of coefficients of a group.
+
+    They lose the product of the Hessian with the changes of the scores. The Hessian is that of
+    ``coupling``; without shares, it is diagonal, and has the weights ``curvature`` (m,).
+    """
     shares, weights, damping = coupling
     if len(columns.dense):
         block = columns.dense[first : first + len(changes)]
@@ -349,7 +353,7 @@ def _add(w, first, changes):
 
 @inner
 def _norm_of_minimum(target, values, threshold, ridge):
-    """Return the norm of the coefficients of a group that minimise the quadratic model.
+    """Return the norm of the coefficients of a group that minimise its quadratic model.
 
     It is the root b of :math:`\\sum_j c_j^2 / ((\\lambda_j + r) b + t)^2 = 1`, or 0 if there is no
     root b > 0. The ``target`` c and the eigenvalues are (size,). Newton's method is applied to the
@@ -573,7 +577,10 @@ def sweep_products(model, w, correlations, square, target, most, worth, largest)
 
 @inner
 def _move(bases, group, changes, w, values, threshold, ridge):
-    """Call :func:`_change`, or do the same for a single column of one output, without bases."""
+    """Call :func:`_change`, or do the same for a single column of one output, without bases.
+
+    Writes to ``changes`` (size, K); return the decrease.
+    """
     if bases is not None:
         basis = bases.vectors[bases.offsets[group] : bases.offsets[group + 1]]
         return _change(changes, w, basis, values, threshold, ridge)
@@ -588,7 +595,10 @@ def _move(bases, group, changes, w, values, threshold, ridge):
 
 @inner
 def _model_gap(starts, threshold, ridge, w, correlations, square):
-    """Return the duality gap of the quadratic model at the present residuals."""
+    """Return the duality gap of the quadratic model at the present residuals.
+
+    ``w`` is (k, K), ``correlations`` (K, k), and ``square`` the sum of squared residuals.
+    """
     penalty = 0.0
     product = 0.0
     largest = 0.0

@@ -35,9 +35,8 @@ from omkl.groups.expansions._jit_kernel import (
 #: Vectors of one tile, which stays in the cache, and number of vectors at hand that are compared
 #: with a tile at a time.
 TILE, ROWS = 512, 4
+#: Kinds of comparisons of vectors, see :func:`compare`.
 PRODUCTS, SQUARED, MANHATTAN, CHI_SQUARED = range(4)
-
-
 #: Entries of ``counts``: numbers of support vectors, of admitted tokens, and of replacements.
 SUPPORT, ADMITTED, REPLACED = range(3)
 #: Index of tokens that are not known to be support vectors.
@@ -190,7 +189,10 @@ def inner_product(left, right):
 
 @borrowing
 def score(rows, n, n_tokens, coefficients, potentials):
-    """``potentials[k] = K_k(x, support) A_k`` for the first tokens and n support vectors."""
+    """Write ``potentials[k] = K_k(x, support) A_k`` for the first tokens and n support vectors.
+
+    ``rows`` (p, M, M + B), ``coefficients`` (p, K, B), ``potentials`` (p, M, K).
+    """
     first = rows.shape[1]
     for k in range(potentials.shape[0]):
         for t in range(n_tokens):
@@ -221,6 +223,8 @@ def weakest(scales, squares, ages, n):
 def find(rows, t, n, diagonals):
     """Return the support vector that equals token ``t`` for every kernel, ``UNKNOWN`` for none.
 
+    ``rows`` (p, M, M + B) are the kernel values at hand, and ``diagonals`` (p, B) the values of the
+    n support vectors with themselves.
     ``||psi(x) - psi(y)||^2 = k(x, x) - 2 k(x, y) + k(y, y)`` is zero if the three values agree.
     """
     first = rows.shape[1]
@@ -237,7 +241,10 @@ def find(rows, t, n, diagonals):
 
 @borrowing
 def place(rows, t, index, indices, bank):
-    """Make token ``t`` the support vector ``index``, with coefficients of zero."""
+    """Make token ``t`` the support vector ``index``, with coefficients of zero.
+
+    Writes to ``rows`` (p, M, M + B), ``indices`` (tokens of the example,) and the bank.
+    """
     column = rows.shape[1] + index
     n_tokens = indices.shape[0]
     for other in range(n_tokens):
@@ -257,7 +264,11 @@ def place(rows, t, index, indices, bank):
 
 @borrowing
 def move(rows, t, indices, slope, postponed, groups, bank, potentials):
-    """``A_k[index] -= rate_k slope`` in groups that are not empty, or in those activated."""
+    """Step ``A_k[index] -= rate_k slope`` in groups that are not empty, or in those activated.
+
+    ``slope`` (K,) is the gradient of token t, whose support vector is ``indices[t]``. Updates
+    norms, averages, and the ``potentials`` (p, M, K) of the tokens at hand.
+    """
     index = indices[t]
     for k in range(bank.coefficients.shape[0]):
         moves = groups.activated[k] if postponed else not groups.empty[k]
@@ -284,6 +295,7 @@ def move(rows, t, indices, slope, postponed, groups, bank, potentials):
 def replace(rows, n_tokens, index, others, c, coefficients, potentials):
     """Update the potentials of one group after replacing a support vector by ``c`` times others.
 
+    Writes to ``potentials``.
     ``rows`` (M, M + B), ``others`` and ``c`` (n,), ``coefficients`` (K, B), ``potentials`` (M, K).
     """
     first = rows.shape[0]
@@ -297,10 +309,10 @@ def replace(rows, n_tokens, index, others, c, coefficients, potentials):
 
 @borrowing
 def append(U, n, values, square, jitter):
-    """Add a vector at position n of the factor U.
+    """Add a vector at position n of the factor U, in place; return the jitter that it gets.
 
     ``values`` (n,), overwritten, and ``square`` are its kernel values with the others and itself.
-    Return the jitter on its diagonal entry. It is larger than requested if the kernel is not
+    The jitter on its diagonal entry is larger than the requested ``jitter`` if the kernel is not
     positive semidefinite, so that neither the row of the vector nor later rows blow up.
     """
     for r in range(n):
@@ -381,6 +393,10 @@ def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals)
     This is ``A[others] += c A[index]``. With ``r = psi(x) - sum_j c_j psi(x_j)`` the group changes
     by ``-r A[index]``. Since ``(K + diag(e)) c`` are the kernel values with the others,
     ``<r, psi(x_j)> = e_j c_j``. So the norm needs no kernel values.
+
+    ``others``, ``c`` and ``y`` are (n,), see :func:`remove` and :func:`combination`. Writes to
+    ``coefficients`` and ``sums`` (K, B) and ``squares`` (B,) of the group; ``jitters`` and
+    ``diagonals`` are (B,).
     """
     n = others.shape[0]
     explained = 0.0
@@ -411,7 +427,7 @@ def spread(index, others, c, y, jitters, coefficients, sums, squares, diagonals)
 
 @inner
 def drop(index, n, n_tokens, groups, rows, potentials, bank):
-    """Project one of n support vectors onto the others; update norms and potentials."""
+    """Project one of n support vectors onto the others; update the bank, norms and potentials."""
     position = 0
     while bank.order[position] != index:
         position += 1
@@ -434,7 +450,11 @@ def drop(index, n, n_tokens, groups, rows, potentials, bank):
 
 @inner
 def admit(t, groups, rows, potentials, indices, bank):
-    """Make token ``t`` a support vector, in place of another if all are taken; return its index."""
+    """Make token ``t`` a support vector, in place of another if all are taken; return its index.
+
+    ``rows``, ``potentials`` and ``indices`` are those of :class:`TokensAtHand`. Writes to them, to
+    the bank and, if a vector is replaced, to the norms in ``groups``.
+    """
     n = bank.counts[SUPPORT]
     first = rows.shape[1]
     index = n
@@ -527,7 +547,11 @@ def average(bank, x, at, factors, total, unary, pairwise):
 
 @compiled
 def step(bank, x, at, gradient, pair_gradient, postponed):
-    """Take the step of groups that are not empty, and measure the others; or a postponed step."""
+    """Take the step of groups that are not empty, and measure the others; or a postponed step.
+
+    ``gradient`` is (n, K). Writes to the bank, to the norms of its groups, and to the potentials at
+    hand.
+    """
     budgeted = budgeted_at(bank)
     groups = bank_groups_at(budgeted.groups)
     tokens = tokens_at_hand(x)

@@ -41,10 +41,10 @@ def in_all_lanes(number):
 
 @intrinsic
 def locate_lanes(typing_context, key, modifiers, turns, size, places):
-    """Write the places of ``LANES`` arcs of a head; ``modifiers``, ``turns`` and ``places`` are
-    addresses.
+    """Write the places of ``LANES`` arcs of a head.
 
-    Plain loops over short rows are slower: they leave a remainder after long vectors.
+    ``modifiers``, ``turns`` and ``places`` are addresses. Plain loops over short rows are slower:
+    they leave a remainder after long vectors.
     """
 
     def generate(context, builder, signature, arguments):

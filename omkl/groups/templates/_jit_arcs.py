@@ -89,12 +89,12 @@ def bucket_of_distance(mixed, code):
 def fold_views(
     columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys
 ):
-    """Hash each view of each token into 64 bits; heads, modifiers and third nodes have different
-    hashes.
+    """Hash each view of each token into 64 bits.
 
-    View ``v`` has the atoms ``starts[v] : starts[v + 1]``, each with an offset and a row of
-    ``columns``. Writes to ``head_keys``, ``modifier_keys`` and ``third_keys``, (views, n_nodes);
-    the last one may be empty.
+    Heads, modifiers and third nodes have different hashes. View ``v`` has the atoms
+    ``starts[v] : starts[v + 1]``, each with an offset and a row of ``columns``. Writes to
+    ``head_keys``, ``modifier_keys`` and ``third_keys``, (views, n_nodes); the last one may be
+    empty.
     """
     for view in range(starts.shape[0] - 1):
         for i in range(n_nodes):
@@ -245,8 +245,10 @@ def _scale_of(scales, group):
 
 @compiled
 def add_scores(keys, places, pairs, groups, scales, table, scores):
-    """Add the weights of all pairs of views, times the scales of their groups, to ``scores`` (n,),
-    those of the arcs.
+    """Add the weights of all pairs of views, times the scales of their groups, to ``scores`` (n,).
+
+    These are the scores of the n arcs. ``groups`` is (pairs of views, N_VARIANTS), ``scales`` (p,),
+    ``table`` (lines, LINE).
     """
     seen = np.empty(keys.heads.shape[1] + 1, np.uint64)
     hashes = np.empty(places.shape[1], np.uint64)
@@ -299,8 +301,9 @@ def _room(keys, places, between):
 
 @inner
 def _find_lines(keys, places, pairs, p, room):
-    """List the arcs, lines and buckets of the features of pair ``p`` of views in ``room``; return
-    how many there are.
+    """List arcs, lines and buckets of the features of pair ``p`` of views; return how many.
+
+    Writes to the arrays of ``room``.
     """
     _add_hashes(keys, pairs, p, places, room.hashes)
     low = pairs.bases[p]
@@ -343,8 +346,9 @@ def _any_stored(groups, empty):
 
 @compiled
 def inner_products(keys, places, gradient, pairs, groups, empty, table, products):
-    """Write ``<v_k, g>`` of every nonempty group to ``products`` (p,), from the gradient with
-    respect to the arcs (n,).
+    """Write ``<v_k, g>`` of every nonempty group to ``products`` (p,).
+
+    The ``gradient`` (n,) is that with respect to the scores of the arcs.
     """
     room = _room(keys, places, pairs.between)
     totals = np.zeros(N_VARIANTS)
@@ -368,7 +372,7 @@ def inner_products(keys, places, gradient, pairs, groups, empty, table, products
 
 @compiled
 def step(keys, places, gradient, pairs, groups, table, sums, arrays):
-    """``v -= rate g`` for all groups, with their norms and the norms of their gradients.
+    """Step ``v -= rate g`` in all groups, with their norms and the norms of their gradients.
 
     Empty groups are postponed: only the norm of their gradient is computed, from the numbers of the
     lines, without a look-up. For the others, ``||g||^2`` follows from ``||v - r g||^2 = ||v||^2 - 2
@@ -493,10 +497,10 @@ def list_features(keys, places, pairs, variants, starts, ids):
 
 @compiled
 def scale_group(lines, buckets, factor, table, sums, average):
-    """Multiply buckets of lines, given by their bounds, after adding their share of the average to
-    its sums.
+    """Multiply the weights of a group, after adding their share of the average to its sums.
 
-    Return the new squared norm.
+    They are in the lines ``lines[0] : lines[1]``, in the buckets ``buckets[0] : buckets[1]``.
+    Writes to ``table`` and ``sums`` (number of lines, LINE). Return the new squared norm.
     """
     total = 0.0
     for line in range(lines[0], lines[1]):

@@ -3,6 +3,9 @@
 Kolmogorov and Zabih 2004, *What energy functions can be minimized via graph cuts?* Maximum flows
 are those of Dinic (1970). All maximum flows have the same nodes that can still be reached from the
 source, so the labelling depends on the scores only.
+
+Arc ``a`` of the network has a tail, a head and ``room``, the capacity that is left; ``a ^ 1`` is
+its reverse. The arcs of a node are ``arcs[starts[node] : starts[node + 1]]``.
 """
 
 import numpy as np
@@ -20,12 +23,14 @@ UNREACHED = -1
 def gains_of_second_label(unary, pairwise, edges):
     """Write the scores of labellings as gains of nodes, and attractions of edges.
 
+    ``unary`` is (n, 2), ``pairwise`` (E, 2, 2) or (1, 2, 2), and ``edges`` (E, 2).
+
     Returns
     -------
     gains : array of shape (n,)
         What a node gains by the second label, if its neighbours in the first place of an edge have
         the second label, and those in the second place the first one.
-    most : array of shape (n,)
+    sum_of_links : array of shape (n,)
         Sum of the attractions of the edges of a node: a gain of this size decides its label.
     links : array of shape (E,)
         Attraction: what equal labels score above different ones.
@@ -35,7 +40,7 @@ def gains_of_second_label(unary, pairwise, edges):
     n = unary.shape[0]
     of_first = np.zeros(n)
     of_second = np.zeros(n)
-    most = np.zeros(n)
+    sum_of_links = np.zeros(n)
     links = np.empty(edges.shape[0])
     highest = 0.0
     for e in range(edges.shape[0]):
@@ -43,19 +48,22 @@ def gains_of_second_label(unary, pairwise, edges):
         of_first[edges[e, 0]] += scores[1, 0] - scores[0, 0]
         of_second[edges[e, 1]] += scores[1, 1] - scores[1, 0]
         links[e] = (scores[0, 0] - scores[1, 0]) + (scores[1, 1] - scores[0, 1])
-        most[edges[e, 0]] += links[e]
-        most[edges[e, 1]] += links[e]
+        sum_of_links[edges[e, 0]] += links[e]
+        sum_of_links[edges[e, 1]] += links[e]
         highest += scores[0, 0]
     gains = np.empty(n)
     for i in range(n):
         gains[i] = unary[i, 1] - unary[i, 0] + of_first[i] + of_second[i]
         highest += unary[i, 0] + max(gains[i], 0.0)
-    return gains, most, links, highest
+    return gains, sum_of_links, links, highest
 
 
 @inner
 def put_arc(tails, heads, room, arc, tail, head, capacity):
-    """Write arc ``2 * arc`` with its capacity, and its reverse ``2 * arc + 1`` of capacity 0."""
+    """Write arc ``2 * arc`` with its capacity, and its reverse ``2 * arc + 1`` of capacity 0.
+
+    Writes to ``tails``, ``heads`` and ``room`` (2 (E + n),), which has zeros before.
+    """
     tails[2 * arc] = tail
     heads[2 * arc] = head
     room[2 * arc] = capacity
@@ -64,11 +72,11 @@ def put_arc(tails, heads, room, arc, tail, head, capacity):
 
 
 @inner
-def make_arcs(gains, most, links, edges, unit):
+def make_arcs(gains, sum_of_links, links, edges, unit):
     """Return tails, heads and capacities of the arcs of a network, each (2 (E + n),).
 
     There is an arc for each edge, and one for each node i from the source n, or to the sink n + 1.
-    Capacities are in units, and rounded down.
+    Capacities are in units, and rounded down. For arguments see :func:`gains_of_second_label`.
     """
     n = gains.shape[0]
     n_edges = edges.shape[0]
@@ -78,7 +86,7 @@ def make_arcs(gains, most, links, edges, unit):
     for e in range(n_edges):
         put_arc(tails, heads, room, e, edges[e, 1], edges[e, 0], np.int64(links[e] / unit))
     for i in range(n):
-        capacity = np.int64(min(abs(gains[i]), most[i]) / unit)
+        capacity = np.int64(min(abs(gains[i]), sum_of_links[i]) / unit)
         if gains[i] > 0.0:
             put_arc(tails, heads, room, n_edges + i, n, i, capacity)
         else:
@@ -98,19 +106,19 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
         starts[tail + 1] += 1
     for node in range(n_nodes):
         starts[node + 1] += starts[node]
-    free = starts.copy()
+    next_place = starts.copy()
     arcs = np.empty(tails.shape[0], np.int64)
     for arc in range(tails.shape[0]):
-        arcs[free[tails[arc]]] = arc
-        free[tails[arc]] += 1
+        arcs[next_place[tails[arc]]] = arc
+        next_place[tails[arc]] += 1
     queue = np.empty(n_nodes, np.int64)
     path = np.empty(n_nodes, np.int64)
     flow = np.int64(0)
     while find_levels(heads, room, starts, arcs, source, sink, levels, queue):
         for node in range(n_nodes):
-            free[node] = starts[node]
+            next_place[node] = starts[node]
         flow += push_along_levels(
-            tails, heads, room, starts, arcs, free, source, sink, levels, path
+            tails, heads, room, starts, arcs, next_place, source, sink, levels, path
         )
     return flow
 
@@ -119,7 +127,8 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
 def find_levels(heads, room, starts, arcs, source, sink, levels, queue):
     """Write the distance of each node from the source; return whether the sink is reached.
 
-    Paths are along arcs with room.
+    Paths are along arcs with room. Writes to ``levels``; ``queue`` is memory; both have an entry
+    for each node.
     """
     for node in range(levels.shape[0]):
         levels[node] = UNREACHED
@@ -139,10 +148,11 @@ def find_levels(heads, room, starts, arcs, source, sink, levels, queue):
 
 
 @inner
-def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, levels, path):
+def push_along_levels(tails, heads, room, starts, arcs, next_place, source, sink, levels, path):
     """Push flow along paths of increasing levels until none is left; return how much.
 
-    ``free`` has the next arc to try of each node, ``path`` (number of nodes,) is memory.
+    Writes to ``room``, and to ``next_place``, which has the place in ``arcs`` of the next arc of
+    each node to try. ``path`` (number of nodes,) is memory.
     """
     pushed = np.int64(0)
     length = 0
@@ -160,21 +170,21 @@ def push_along_levels(tails, heads, room, starts, arcs, free, source, sink, leve
             node = source
             continue
         can_go_on = False
-        while free[node] < starts[node + 1] and not can_go_on:
-            arc = arcs[free[node]]
+        while next_place[node] < starts[node + 1] and not can_go_on:
+            arc = arcs[next_place[node]]
             can_go_on = room[arc] > 0 and levels[heads[arc]] == levels[node] + 1
             if not can_go_on:
-                free[node] += 1
+                next_place[node] += 1
         if can_go_on:
-            path[length] = arcs[free[node]]
+            path[length] = arcs[next_place[node]]
             length += 1
-            node = heads[arcs[free[node]]]
+            node = heads[arcs[next_place[node]]]
         elif node == source:
             return pushed
         else:
             length -= 1
             node = tails[path[length]]
-            free[node] += 1
+            next_place[node] += 1
 
 
 @compiled
@@ -186,20 +196,20 @@ def minimum_cut(unary, pairwise, edges, labels):
     so that a flow bounds cuts.
     """
     n = unary.shape[0]
-    gains, most, links, highest = gains_of_second_label(unary, pairwise, edges)
+    gains, sum_of_links, links, highest = gains_of_second_label(unary, pairwise, edges)
     largest = 0.0
     for e in range(edges.shape[0]):
         largest = max(largest, links[e])
     for i in range(n):
-        largest = max(largest, min(abs(gains[i]), most[i]))
+        largest = max(largest, min(abs(gains[i]), sum_of_links[i]))
     unit = 1.0
     if largest > 0.0:
         unit = largest / LARGEST
-    tails, heads, room = make_arcs(gains, most, links, edges, unit)
+    tails, heads, room = make_arcs(gains, sum_of_links, links, edges, unit)
     levels = np.empty(n + 2, np.int64)
     flow = push_maximum_flow(tails, heads, room, n, n + 1, levels)
     for i in range(n):
         labels[i] = levels[i] != UNREACHED
-        if abs(gains[i]) >= most[i]:
+        if abs(gains[i]) >= sum_of_links[i]:
             labels[i] = gains[i] > 0.0
     return highest - unit * flow

@@ -86,31 +86,36 @@ sum_over_labellings = MARGINALS.call
 
 
 @compiled
-def sum_parallel_edges(pairwise, places, reverse, n_single):
-    """Return the sums (E', K, K) of the scores of the edges that join the same nodes."""
+def sum_parallel_edges(pairwise, single_edge_of, reverse, n_single):
+    """Return the sums (E', K, K) of the scores of the edges that join the same nodes.
+
+    ``pairwise`` is (E, K, K) or (1, K, K). Edge e is the single edge ``single_edge_of[e]`` (E,), in
+    the other direction if ``reverse[e]`` (E,). There are ``n_single`` single edges, E'.
+    """
     n_labels = pairwise.shape[1]
     sums = np.zeros((n_single, n_labels, n_labels))
-    for e in range(places.shape[0]):
+    for e in range(single_edge_of.shape[0]):
         scores = pairwise[row_of(pairwise, e)]
         for y in range(n_labels):
             for z in range(n_labels):
-                sums[places[e], y, z] += scores[z, y] if reverse[e] else scores[y, z]
+                sums[single_edge_of[e], y, z] += scores[z, y] if reverse[e] else scores[y, z]
     return sums
 
 
 @inner
-def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
+def spread_to_parallel_edges(of_single, single_edge_of, reverse, pair_marginals):
     """Write the marginals of all edges (E, K, K), or their sum (1, K, K).
 
-    They are those of the single edges (E', K, K).
+    They are those of the single edges, ``of_single`` (E', K, K). For ``single_edge_of`` and
+    ``reverse`` see :func:`sum_parallel_edges`.
     """
     n_labels = of_single.shape[1]
     for e in range(pair_marginals.shape[0]):
         for y in range(n_labels):
             for z in range(n_labels):
                 pair_marginals[e, y, z] = 0.0
-    for e in range(places.shape[0]):
-        chances = of_single[places[e]]
+    for e in range(single_edge_of.shape[0]):
+        chances = of_single[single_edge_of[e]]
         row = row_of(pair_marginals, e)
         for y in range(n_labels):
             for z in range(n_labels):
@@ -124,7 +129,8 @@ def spread_to_parallel_edges(of_single, places, reverse, pair_marginals):
 def lowest_score(unary, pairwise, n_edges):
     """Return a finite score that may replace those of -inf, which forbid parts; 0 without any.
 
-    It is so low that every allowed labelling is better than every forbidden one.
+    It is so low that every allowed labelling is better than every forbidden one. ``unary`` is
+    (n, K), and ``pairwise`` is (n_edges, K, K) or (1, K, K).
     """
     forbids = False
     total = 0.0
@@ -173,7 +179,10 @@ def raised_pairs(pairwise, lowest):
 
 @inner
 def is_attractive(pairwise):
-    """Return whether equal labels of two score at least as high as different ones, at all edges."""
+    """Return whether equal labels of two score at least as high as different ones, at all edges.
+
+    ``pairwise`` is (E, 2, 2) or (1, 2, 2).
+    """
     for e in range(pairwise.shape[0]):
         of_first = pairwise[e, 0, 0] - pairwise[e, 1, 0]
         of_second = pairwise[e, 1, 1] - pairwise[e, 0, 1]
@@ -244,9 +253,9 @@ def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
     if cost_weight != 0.0:
         augment_labels(structure_address, augmented, gold, cost_weight)
     pairs = pairwise
-    if graph.places.shape[0] > 0:
+    if graph.single_edge_of.shape[0] > 0:
         n_single = graph.single_edges.shape[0]
-        pairs = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+        pairs = sum_parallel_edges(pairwise, graph.single_edge_of, graph.reverse, n_single)
     score, bound = solve(structure_address, augmented, pairs, labels)
     structure.counts[SOUGHT] += 1
     if is_proved(score, bound):
@@ -266,11 +275,11 @@ def marginals_of_graph(structure_address, unary, pairwise, unary_marginals, pair
     """
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
-    has_parallel_edges = graph.places.shape[0] > 0
+    has_parallel_edges = graph.single_edge_of.shape[0] > 0
     pairs, of_single = pairwise, pair_marginals
     if has_parallel_edges:
         n_single = graph.single_edges.shape[0]
-        pairs = sum_parallel_edges(pairwise, graph.places, graph.reverse, n_single)
+        pairs = sum_parallel_edges(pairwise, graph.single_edge_of, graph.reverse, n_single)
         of_single = np.empty(pairs.shape)
     log_partition = sum_over_labellings(
         structure.sum, (structure.graph, unary, pairs, unary_marginals, of_single)
@@ -278,7 +287,7 @@ def marginals_of_graph(structure_address, unary, pairwise, unary_marginals, pair
     if not log_partition > -np.inf:
         return np.nan
     if has_parallel_edges:
-        spread_to_parallel_edges(of_single, graph.places, graph.reverse, pair_marginals)
+        spread_to_parallel_edges(of_single, graph.single_edge_of, graph.reverse, pair_marginals)
     return log_partition
 
 

@@ -31,7 +31,8 @@ class GraphArrays(NamedTuple):
     ``edges`` (E, 2) are all edges. The single edges ``single_edges`` (E', 2) have the order of
     messages, spanning ``forests`` (T, E'), and the ``rates`` (E',) at which these hold an edge;
     T is 0 if nobody asked for them. If there are parallel edges, edge e is the single edge
-    ``places[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in both.
+    ``single_edge_of[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in
+    both.
     """
 
     edges: np.ndarray
@@ -41,7 +42,7 @@ class GraphArrays(NamedTuple):
     middle: np.ndarray
     incident: np.ndarray
     is_forest: int
-    places: np.ndarray
+    single_edge_of: np.ndarray
     reverse: np.ndarray
     forests: np.ndarray
     rates: np.ndarray
@@ -58,7 +59,7 @@ GRAPH = Layout(
     middle=INTEGERS,
     incident=INTEGERS,
     is_forest=INTEGER,
-    places=INTEGERS,
+    single_edge_of=INTEGERS,
     reverse=FLAGS,
     forests=MASKS,
     rates=VECTOR,

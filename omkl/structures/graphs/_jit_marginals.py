@@ -22,9 +22,9 @@ QUIET = 2
 
 @inner
 def exponentiate(pairwise, rates, weights, tops):
-    """Write the weights (W, K, K) of edges, and the logs of their scales (W,).
+    """Write the weights (W, K, K) of edges, and the logs of their scales, ``tops`` (W,).
 
-    Return False if an edge forbids all pairs of labels.
+    ``pairwise`` is (E, K, K) or (1, K, K). Return False if an edge forbids all pairs of labels.
     """
     for e in range(weights.shape[0]):
         scores = pairwise[row_of(pairwise, e)]
@@ -45,7 +45,10 @@ def side_of(edges, e, i):
 
 @inner
 def collect(unary, messages, rates, edges, incident, low, high, i, belief):
-    """Write the potentials (K,) of node i plus weighted messages from its neighbours."""
+    """Write the potentials of node i plus weighted messages from its neighbours to ``belief`` (K,).
+
+    The messages are those along the edges ``incident[low:high]``.
+    """
     for y in range(belief.shape[0]):
         belief[y] = unary[i, y]
     for q in range(low, high):
@@ -57,7 +60,10 @@ def collect(unary, messages, rates, edges, incident, low, high, i, belief):
 
 @inner
 def subtract_message(belief, message, source):
-    """Write the potentials (K,) of a node without a message; forbidden labels stay forbidden."""
+    """Write the potentials of a node without a message to ``source``; all three are (K,).
+
+    Forbidden labels stay forbidden.
+    """
     for y in range(belief.shape[0]):
         source[y] = -np.inf
         if belief[y] > -np.inf:
@@ -66,7 +72,10 @@ def subtract_message(belief, message, source):
 
 @inner
 def move_message(message, new, step):
-    """Move a message (K,) by a share of the way to a new one; return the longest of the ways."""
+    """Move a message (K,) by the share ``step`` of the way to a new one, in place.
+
+    Return the length of the longest way, infinite if a label has become forbidden.
+    """
     moved = 0.0
     for y in range(message.shape[0]):
         if new[y] > -np.inf and message[y] > -np.inf:
@@ -83,8 +92,8 @@ def move_message(message, new, step):
 def send_sum(source, weights, scores, rate, top, side, message):
     """Write a message (K,): logs of the sums of ``exp(source + scores / rate)``.
 
-    Their maximum is subtracted, and returned: -inf if all weights are zero. The source is the node
-    at this ``side`` of an edge.
+    Their maximum is subtracted, and returned: -inf if all weights are zero. The ``source`` (K,) is
+    the node at this ``side`` of an edge with these ``weights`` and ``scores`` (K, K).
     """
     n_labels = source.shape[0]
     highest = source[0]

@@ -76,7 +76,7 @@ def write_labels(left, labels):
 
 @inner
 def remove(search, n_removed, i, y):
-    """Remove a possible label of node i, and return the new number of removed labels."""
+    """Remove the label y of node i in the state; return the new number of removed labels."""
     search.left[i, y] = False
     search.counts[i] -= 1
     search.removed[n_removed, 0] = i

@@ -13,7 +13,7 @@ from omkl.structures.graphs._jit_labellings import GRAPH, GraphArrays
 
 #: Minimum number of random spanning forests that determine how often edges appear in one.
 FORESTS = 20
-#: Places and directions of single edges where no two edges join the same nodes.
+#: Numbers and directions of single edges where no two edges join the same nodes.
 NO_EDGES = np.zeros(0, dtype=np.int64)
 NO_REVERSE = np.zeros(0, dtype=np.bool_)
 
@@ -56,7 +56,7 @@ class GraphLayout:
                 middle=middle,
                 incident=incident,
                 is_forest=int(is_forest),
-                places=single_edge_of,
+                single_edge_of=single_edge_of,
                 reverse=reverse,
                 forests=np.zeros((0, n_single), np.bool_),
                 rates=np.ones(n_single),
