@@ -250,7 +250,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
         if held_out is None:
             return None
         data = self._read_for_evaluation(held_out)
-        examples = cache(lambda: model.codec.encode_known(data))
+        examples = cache(lambda: model.codec.encode_for_evaluation(data))
         return BestEpoch(examples, self._when_to_stop.patience, task.held_out_score)
 
     @property
@@ -606,7 +606,7 @@ class OnlineEstimator(SavedEstimator, ABC, Generic[OwnCodec]):
 
         def examples(codec: Codec) -> Iterator[Example]:
             for block in sources.blocks_of(X, y):
-                yield from codec.encode_known(self._read_for_evaluation(block))
+                yield from codec.encode_for_evaluation(self._read_for_evaluation(block))
 
         return group_report(
             [model.trainer for model in self._models],

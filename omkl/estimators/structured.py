@@ -239,13 +239,13 @@ class PlainCodec(Codec):
         self.structure = structure
         self._groups = groups
 
-    def encode_known(
+    def encode_for_evaluation(
         self, data: PlainExamples, trainer: OnlineTrainer | None = None
     ) -> PlainExamples:
         """Return the examples."""
         return data
 
-    start = encode = encode_known
+    start = encode = encode_for_evaluation
 
     def facts(self, examples: PlainExamples) -> dict[str, Any]:
         """Return facts about the data for a resumed run to compare."""

@@ -324,7 +324,7 @@ class TokenCodec(Codec):
 
         If ``follow``, the scales of columns learn from each token before it is encoded.
         """
-        examples = self.encode_known(data, grow, follow)
+        examples = self.encode_for_evaluation(data, grow, follow)
         self._outputs.check(self.structure, self.codes, examples.gold, data.offsets)
         return examples
 
@@ -345,7 +345,9 @@ class TokenCodec(Codec):
             self._grow_bank(trainer, trainer.banks[0], EncodedGroups(self.encoder))
         return self._examples(tokens, gold, data)
 
-    def encode_known(self, data: TokenData, grow: bool = False, follow: bool = False) -> Examples:
+    def encode_for_evaluation(
+        self, data: TokenData, grow: bool = False, follow: bool = False
+    ) -> Examples:
         """Encode data for evaluation, without unknown features.
 
         See :meth:`encode_part` for ``grow`` and ``follow``.

@@ -335,11 +335,11 @@ class GraphCodec(LabelCodec[GraphSpan]):
         self._outputs.check_pairs(self._edge_groups)
         return examples
 
-    def encode_known(
+    def encode_for_evaluation(
         self, data: TokenData, grow: bool = False, follow: bool = False
     ) -> GraphExamples:
         self.check_edges(data)
-        nodes = super().encode_known(data, grow, follow)
+        nodes = super().encode_for_evaluation(data, grow, follow)
         self.check_labels(nodes.gold, data)
         return self._with_edges(nodes, data, grow)
 

@@ -31,7 +31,7 @@ class LossFunction:
 
     Attributes
     ----------
-    of_numbers : bool
+    takes_numbers : bool
         Whether outputs are numbers. The compiled function then has the signature
         ``LOSS_OF_NUMBER``, and else ``LOSS_OF_LABELS``.
     is_compiled : bool
@@ -45,9 +45,9 @@ class LossFunction:
     def __init__(self, loss: StructuredLoss | PointwiseLoss, structure: Structure) -> None:
         self.loss = loss
         self.structure = structure
-        self.of_numbers = isinstance(loss, PointwiseLoss) and isinstance(structure, Scalar)
-        has_structure = self.of_numbers or structure.compiled is not None
-        is_structured = self.of_numbers or isinstance(loss, StructuredLoss)
+        self.takes_numbers = isinstance(loss, PointwiseLoss) and isinstance(structure, Scalar)
+        has_structure = self.takes_numbers or structure.compiled is not None
+        is_structured = self.takes_numbers or isinstance(loss, StructuredLoss)
         self.is_compiled = loss.compiled is not None and has_structure and is_structured
         self.function: Any = None
         self.parameters = np.empty(0)
@@ -65,7 +65,7 @@ class LossFunction:
         """Address of the compiled function, which is compiled at the first call."""
         if self._address is None:
             signature = signatures.LOSS_OF_LABELS
-            if self.of_numbers:
+            if self.takes_numbers:
                 signature = signatures.LOSS_OF_NUMBER
             self._address = signature.address_of(self.function)
         return self._address
@@ -83,7 +83,7 @@ class LossFunction:
         potentials : Potentials
         gold : Output
         """
-        if self.is_compiled and self.of_numbers:
+        if self.is_compiled and self.takes_numbers:
             return self._of_number(potentials, gold)
         if self.is_compiled and np.ndim(gold) < 2 and self.structure.is_compiled_for(potentials):
             return self._of_labels(potentials, gold)

@@ -86,7 +86,7 @@ class LossParts(NamedTuple):
 
     function: int
     parameters: np.ndarray
-    of_numbers: int
+    takes_numbers: int
 
 
 class Model(NamedTuple):
@@ -152,7 +152,7 @@ class Rounds(NamedTuple):
     costs: np.ndarray
     testing: int
     #: Whether outputs are numbers, not codes of labels.
-    of_numbers: int
+    takes_numbers: int
 
 
 class Scratch(NamedTuple):
@@ -245,7 +245,7 @@ measure_norms, rescale_groups, call_events = _MEASURE.call, _RESCALE.call, _EVEN
 
 @borrowing
 def place_of(bank, rounds, i):
-    """Return the place of the first token of a round in the inputs of a bank."""
+    """Return the place of the first token (or edge) of round i in the inputs of a bank."""
     if bank.of_edges:
         return rounds.edge_lows[i] if bank.covers_all else rounds.edge_ends[i]
     return rounds.lows[i] if bank.covers_all else rounds.ends[i]
@@ -263,7 +263,7 @@ def is_nonzero(array):
 
 @borrowing
 def add_potentials(banks, rounds_address, i, penalized, unary, pairwise):
-    """Write the potentials of the current model.
+    """Write the potentials of the current model to ``unary`` (n, K) and ``pairwise`` (E, K, K).
 
     Those of its regularized groups are left out unless ``penalized``.
     """
@@ -287,7 +287,7 @@ def evaluate(loss_address, rounds_address, i, scratch_address, unary, gradient):
     loss = loss_at(loss_address)
     rounds = rounds_at(rounds_address)
     first, last = rounds.ends[i], rounds.ends[i + 1]
-    if loss.of_numbers:
+    if loss.takes_numbers:
         value, slope = loss_of_number(
             loss.function, (rounds.targets[first], unary[0, 0], loss.parameters)
         )
@@ -310,7 +310,7 @@ def cost_of(model_address, rounds_address, i, scratch_address):
     structure = rounds.structures[i]
     first, last = rounds.ends[i], rounds.ends[i + 1]
     unary = scratch.unary[: last - first]
-    if rounds.of_numbers:
+    if rounds.takes_numbers:
         difference = rounds.targets[first] - unary[0, 0]
         return difference * difference
     labels = scratch.labels[: last - first]
@@ -321,7 +321,11 @@ def cost_of(model_address, rounds_address, i, scratch_address):
 
 @borrowing
 def measure_slopes(model_address, rounds_address, i, scratch_address, gradient):
-    """Write slopes of the loss along each group's part of the model, and its total potentials."""
+    """Write slopes of the loss along each group's part of the model, and its total potentials.
+
+    Writes to ``slopes`` (p,) and ``totals`` (p, K) of the scratch. The ``gradient`` (n, K) and that
+    of pairs, in the scratch, are given.
+    """
     model = model_at(model_address)
     rounds = rounds_at(rounds_address)
     scratch = scratch_at(scratch_address)
@@ -447,7 +451,10 @@ def adapt_rate(model_address, loss, square_gradient, weight, rate):
 
 @borrowing
 def shrink(model_address, step, norms, memory):
-    """Set the norms of the regularized groups after the proximal steps."""
+    """Set the norms (p,) of the regularized groups to those after the proximal steps.
+
+    ``memory`` (2, p) is working memory.
+    """
     model = model_at(model_address)
     groups = groups_at(model.groups)
     for k in range(len(norms)):

@@ -235,7 +235,7 @@ class Driver:
         learned = model.n_learned
         if learned < model.n_begun:
             raise trainer.divergence(rounds.losses.item(learned))
-        outputs = rounds.targets if trainer.loss_function.of_numbers else rounds.codes
+        outputs = rounds.targets if trainer.loss_function.takes_numbers else rounds.codes
         return Step(
             loss=rounds.losses[:learned].copy(),
             norms=trainer.norms,
@@ -253,8 +253,8 @@ class Driver:
         """Return arrays with room for so many rounds and tokens."""
         if len(self._rounds.lows) < n_rounds or len(self._rounds.codes) < n_tokens:
             self._rounds = RoundArrays(n_rounds, n_tokens)
-        of_numbers = self.trainer.loss_function.of_numbers
-        self._rounds.packed.set(n_rounds=n_rounds, testing=testing, of_numbers=of_numbers)
+        takes_numbers = self.trainer.loss_function.takes_numbers
+        self._rounds.packed.set(n_rounds=n_rounds, testing=testing, takes_numbers=takes_numbers)
         return self._rounds
 
     def _fill_rounds(self, gold: np.ndarray, n_rounds: int, weights: Any, presented: Any) -> None:
@@ -264,7 +264,7 @@ class Driver:
         """
         trainer = self.trainer
         rounds = self._rounds
-        outputs = rounds.targets if trainer.loss_function.of_numbers else rounds.codes
+        outputs = rounds.targets if trainer.loss_function.takes_numbers else rounds.codes
         outputs[: len(gold)] = gold
         lambdas: Any = trainer.lambda_
         if callable(lambdas):
@@ -347,7 +347,7 @@ class RoundArrays:
         self.weights, self.rates, self.shrinkage, self.averages = np.zeros((4, n_rounds))
         self.losses, self.costs = np.zeros((2, n_rounds))
         arrays = {name: getattr(self, name) for name in jit.Rounds._fields if hasattr(self, name)}
-        self.packed = jit.ROUNDS.pack(jit.Rounds(**arrays, n_rounds=0, testing=0, of_numbers=0))
+        self.packed = jit.ROUNDS.pack(jit.Rounds(**arrays, n_rounds=0, testing=0, takes_numbers=0))
 
 
 class PackedModel:
@@ -390,7 +390,7 @@ class PackedModel:
             losses.append(reference_loss(trainer))
         self._packed_losses = [_packed_loss(loss) for loss in losses]
         self.structures: PackedStructures | None = None
-        if not trainer.loss_function.of_numbers:
+        if not trainer.loss_function.takes_numbers:
             with_marginals = any(loss.uses_marginals for loss in losses)
             self.structures = PackedStructures(trainer.structure, with_marginals)
         self.n_pairs = 0 if self.structures is None else trainer.structure.n_pairs()
@@ -559,4 +559,4 @@ def _packed_examiner(part: TrainerPart) -> Packed:
 
 def _packed_loss(loss: LossFunction) -> Packed:
     """Return the function of a loss, and its parameters."""
-    return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.of_numbers)))
+    return jit.LOSS.pack(jit.LossParts(loss.address, loss.parameters, int(loss.takes_numbers)))

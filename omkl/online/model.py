@@ -56,7 +56,7 @@ class Codec(Protocol):
     def encode(self, data: Data, trainer: OnlineTrainer) -> Examples:
         """Encode later data, and add new groups, features and outputs to the trainer."""
 
-    def encode_known(self, data: Data) -> Examples:
+    def encode_for_evaluation(self, data: Data) -> Examples:
         """Encode data for evaluation; raises InputError for unknown labels."""
 
     def facts(self, examples: Any) -> Values:

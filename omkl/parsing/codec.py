@@ -233,7 +233,7 @@ class TreebankCodec(TreeCodec):
         self.stage.check_trainable(data.is_all_data)
         return ArcExamples.of(data.treebank, self.templates, data.weights)
 
-    def encode_known(self, data: TreeData) -> ArcExamples:
+    def encode_for_evaluation(self, data: TreeData) -> ArcExamples:
         """Encode sentences for evaluation."""
         (treebank,) = self.complete([data.treebank])
         guide = self.stage.guide(treebank, AdviceRequest(right=[treebank.heads]))

@@ -160,7 +160,7 @@ def trained_here(model, X, y, weights):
         for key, scales in codec.survey(data).scales.items():
             codec.encoder.scales[key].merge(scales)
         codec.encoder.encode(data.inputs, data.offsets, grow=True)
-    shards = [codec.encode_known(data) for data in data_of_parts]
+    shards = [codec.encode_for_evaluation(data) for data in data_of_parts]
     model_.start(in_shards=True)
     model_.set_objective(None, sum(part.total_weight for part in shards))
     passes = Passes.of("epochs", model.epochs)

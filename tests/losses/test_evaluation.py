@@ -72,7 +72,7 @@ def test_compiled_losses_of_numbers_are_the_losses(loss, y, z):
     potentials = UnaryPotentials(np.array([[z]]))
     loss_of = LossFunction(loss, Scalar())
     assert loss_of.is_compiled
-    assert loss_of.of_numbers
+    assert loss_of.takes_numbers
     expected = loss.value_and_gradient(Scalar(), potentials, y)
     check_equal(loss_of(potentials, y), expected, potentials)
 

@@ -95,7 +95,7 @@ def losses(model, *data):
     trainer = model.model_.trainer
     predictor = model.predictor_
     block = omkl.estimators.sources.TrainingBlock(*data)
-    examples = model.model_.codec.encode_known(model._read_for_evaluation(block))
+    examples = model.model_.codec.encode_for_evaluation(model._read_for_evaluation(block))
     values = []
     for x, y, _ in examples:
         potentials = predictor.potentials(x)

@@ -65,7 +65,10 @@ def share_of(difference, size):
 
 @borrowing
 def bet(numbers, first, share):
-    """Bet on a positive share with the wealths from ``first`` on; return the mean wealth."""
+    """Bet on a positive share with the wealths from ``first`` on; return the mean wealth.
+
+    Writes to ``numbers`` (N_NUMBERS,).
+    """
     total = 0.0
     for j in range(len(BETS)):
         wealth = numbers[first + j] * (1.0 + BETS[j] * share)

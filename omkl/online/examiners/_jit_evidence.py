@@ -48,7 +48,7 @@ def is_sampled(part, round):
 
 @compiled
 def add_slopes(part, weight, slopes, potentials, gradient):
-    """Subtract the slopes (p,) of an example from the evidence, and update the moving sums.
+    """Subtract the slopes (p,) of an example from the evidence, and update the arrays of the part.
 
     Potentials of labels are taken relative to their means. ``potentials`` (p, K) are sums over the
     n positions, and ``gradient`` is (n, K); K = 0 without labels.

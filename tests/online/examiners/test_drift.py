@@ -277,7 +277,7 @@ def test_kernel_expansions_compare_both_models(kernels, budget, rng):
     ).partial_fit(X, y)
     trainer = model.model_.trainer
     codec = model.model_.codec
-    x = codec.encode_known(model._read_for_evaluation(TrainingBlock(X[:1], y[:1])))[0].x
+    x = codec.encode_for_evaluation(model._read_for_evaluation(TrainingBlock(X[:1], y[:1])))[0].x
     expected = trainer.potentials(x), trainer.predictor().potentials(x)
     both = trainer.structure.zeros(1), trainer.structure.zeros(1)
     for bank in trainer.banks:
@@ -313,7 +313,7 @@ def test_after_a_restart_the_average_is_that_of_later_iterates(weighting, rng):
     )
     trainer = model.model_.trainer
     codec = model.model_.codec
-    examples = codec.encode_known(model._read_for_evaluation(TrainingBlock(X, y)))
+    examples = codec.encode_for_evaluation(model._read_for_evaluation(TrainingBlock(X, y)))
     trainer.find(DriftTest).numbers[jit.START] = 150.0
     trainer.restart_average(trainer.find(DriftTest).change)
     potentials = []
@@ -335,7 +335,7 @@ def test_in_a_stream_the_average_goes_on_from_that_of_fit(average, rng):
     ).fit(X, y)
     trainer = model.model_.trainer
     codec = model.model_.codec
-    examples = codec.encode_known(model._read_for_evaluation(TrainingBlock(X, y)))
+    examples = codec.encode_for_evaluation(model._read_for_evaluation(TrainingBlock(X, y)))
 
     def scores_by(potentials):
         return np.array([potentials(x).unary[0, 0] for x, *_ in list(examples)[:20]])
