@@ -37,7 +37,9 @@ OutputsLike: TypeAlias = ArrayLike | Iterable | None
 #: Number of examples of a stream that a shard learns between two mixes.
 MIX_EVERY = 10_000
 #: If the mean weight is larger, weights are divided by their mean.
-MOST_PRESENTATIONS = 10.0
+LARGEST_MEAN = 10.0
+#: Most presentations of the examples of a block.
+MOST_PRESENTATIONS = 10**8
 
 
 class TrainingBlock(NamedTuple):
@@ -117,44 +119,51 @@ class WeightedExamples(Examples):
     ----------
     input_weights : array or None
         The weights.
-    chosen : int array
-        Input of each presentation. Presentations of the same input are adjacent.
+    unit : float
+        The weight that one presentation stands for; see :meth:`shorten`.
     """
 
     def __init__(self, n_inputs: int, chosen: np.ndarray, weights: np.ndarray | None) -> None:
         self.n_inputs = n_inputs
         self.input_weights = weights
         self.unit = 1.0
-        self.chosen = np.asarray(chosen)
-        #: Weight of each presentation; None if all are 1.
-        self._weights: np.ndarray | None = None
-        if weights is not None:
-            self._present(self.chosen, weights)
+        self._inputs = np.asarray(chosen)
+        self._presented: tuple[np.ndarray, np.ndarray | None] | None = None
 
-    def _present(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """Repeat each input according to its weight; both are (n,)."""
-        n_full = np.floor(weights).astype(np.int64)
-        remainders = weights - n_full
-        has_remainder = remainders > 0
-        presented = np.concatenate([np.repeat(inputs, n_full), inputs[has_remainder]])
-        each = np.concatenate([np.ones(n_full.sum()), remainders[has_remainder]])
-        order = np.argsort(presented, kind="stable")
-        self.chosen = presented[order]
-        self._weights = each[order]
+    @property
+    def _presentations(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Input and weight of each presentation; None for weights that are all 1.
+
+        They are made when they are first needed, since there may be too many before
+        :meth:`shorten`.
+        """
+        if self._presented is None:
+            if self.input_weights is None:
+                self._presented = (self._inputs, None)
+            else:
+                self._presented = _repeated(self._inputs, self.input_weights / self.unit)
+        return self._presented
+
+    @property
+    def chosen(self) -> np.ndarray:
+        """Input of each presentation. Presentations of the same input are adjacent."""
+        return self._presentations[0]
+
+    @property
+    def _weights(self) -> np.ndarray | None:
+        """Weight of each presentation; None if all are 1."""
+        return self._presentations[1]
 
     def shorten(self) -> None:
-        """Divide weights by their mean if it is above :data:`MOST_PRESENTATIONS`; not for streams.
+        """Divide weights by their mean if it is above :data:`LARGEST_MEAN`; not for streams.
 
         The optimum does not change: gradient steps depend only on ratios of weights, and the
         regularizer depends on :attr:`total_weight`, which stays the same.
         """
-        if self.input_weights is None or self._weights is None:
-            return
-        if self._weights.sum() > MOST_PRESENTATIONS * len(self.input_weights):
-            inputs, input_of_presentation = np.unique(self.chosen, return_inverse=True)
-            weights = np.bincount(input_of_presentation, self._weights)
-            self.unit = float(weights.mean())
-            self._present(inputs, weights / self.unit)
+        weights = self.input_weights
+        if weights is not None and weights.mean() > LARGEST_MEAN:
+            self.unit = float(weights[weights > 0.0].mean())
+            self._presented = None
 
     @abstractmethod
     def _cut(self, inputs: np.ndarray, chosen: np.ndarray) -> Self:
@@ -189,8 +198,28 @@ class WeightedExamples(Examples):
         """Select presentations by their indices, and copy their inputs."""
         selected = self._cut(*np.unique(self.chosen[indices], return_inverse=True))
         selected.unit = self.unit
-        selected._weights = take_rows(self._weights, indices)
+        selected._presented = (selected.chosen, take_rows(self._weights, indices))
         return selected
+
+
+def _repeated(inputs: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat each input according to its weight; both are (n,).
+
+    Return the input and the weight of each presentation, at most 1.
+    """
+    if weights.sum() > MOST_PRESENTATIONS:
+        raise InputError(
+            "sample_weight counts the copies of an example, and must add up to at most "
+            f"{MOST_PRESENTATIONS:,} in a block, got {weights.sum():.3g}: "
+            "divide the weights by a number."
+        )
+    n_full = np.floor(weights).astype(np.int64)
+    remainders = weights - n_full
+    has_remainder = remainders > 0
+    presented = np.concatenate([np.repeat(inputs, n_full), inputs[has_remainder]])
+    each = np.concatenate([np.ones(n_full.sum()), remainders[has_remainder]])
+    order = np.argsort(presented, kind="stable")
+    return presented[order], each[order]
 
 
 class StreamSource:

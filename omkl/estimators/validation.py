@@ -546,10 +546,12 @@ def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray |
     weights = as_numbers(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, weights)
-    are_in_range = ((weights >= 0) & (weights <= frames.LARGEST)).all()
-    if weights.shape != (n,) or not are_in_range or not weights.any():
+    # squares of weights must be numbers, too
+    are_in_range = (weights >= 1.0 / frames.LARGEST) & (weights <= frames.LARGEST)
+    are_valid = (are_in_range | (weights == 0.0)).all()
+    if weights.shape != (n,) or not are_valid or not weights.any():
         raise InputError(
-            f"sample_weight must hold {n} finite numbers >= 0, not all zero, "
-            f"got {shown(sample_weight)}."
+            f"sample_weight must hold {n} finite numbers >= 0, not all zero, each of them 0 or "
+            f"from {1.0 / frames.LARGEST:g} to {frames.LARGEST:g}, got {shown(sample_weight)}."
         )
     return weights

@@ -253,3 +253,29 @@ def test_certificates_of_all_solvers_agree(data, loss, regularizer):
         assert regularizer in ("lp", "weighted", "tree", "overlapping")
         return
     assert max(bounds) <= min(objectives) * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("weight", [1e-100, 1.0, 1e9, 1e100])
+def test_a_weight_for_all_rows_changes_no_number_of_presentations(weight):
+    """Of a fit: large weights, such as numbers of inhabitants, are relative."""
+    y = (X[:, 0] > 0).astype(int)
+    model = omkl.OnlineMKLClassifier(random_state=0, epochs=2)
+    model.fit(X, y, sample_weight=np.full(len(X), weight))
+    assert [record["examples"] for record in model.history_] == [30, 30]
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("weight", [-1.0, 1e-101, 1e101, np.inf])
+def test_weights_out_of_range_are_refused(weight):
+    y = (X[:, 0] > 0).astype(int)
+    weights = np.append(np.ones(len(X) - 1), weight)
+    for estimator in (omkl.OnlineMKLClassifier(), MKLClassifier(), omkl.SparseLogisticRegression()):
+        with pytest.raises(InputError, match=r"each of them 0 or from 1e-100 to 1e\+100"):
+            estimator.fit(X, y, sample_weight=weights)
+
+
+def test_too_many_copies_in_a_block_are_refused():
+    y = (X[:, 0] > 0).astype(int)
+    weights = np.full(len(X), 1e9)
+    with pytest.raises(InputError, match="at most 100,000,000 in a block, got 3e"):
+        omkl.OnlineMKLClassifier().partial_fit(X, y, sample_weight=weights)
