@@ -1,5 +1,6 @@
 """The command ``omkl``, with related subcommands in one file."""
 
+import logging
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         after SIGTERM, and 141 if the reader of the output has closed it.
     """
     run = Run()
+    logging.basicConfig(format="%(message)s")  # changes of a stream, on standard error
     try:
         with terminating():
             if isinstance(sys.stdout, TextIOWrapper):

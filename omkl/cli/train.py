@@ -374,7 +374,8 @@ def progress_of(model: OnlineEstimator, example: str) -> str:
     """Return epochs, seconds and last loss of a training as text."""
     last_loss = model.history_[-1]["loss"]
     seconds = model.fit_seconds_
-    return f"{model.n_iter_} epochs in {seconds:.1f} s, last loss {last_loss:.4g} {example}"
+    epochs = "1 epoch" if model.n_iter_ == 1 else f"{model.n_iter_} epochs"
+    return f"{epochs} in {seconds:.1f} s, last loss {last_loss:.4g} {example}"
 
 
 # ---- commands ------------------------------------------------------------------------------------

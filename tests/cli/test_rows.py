@@ -4,6 +4,8 @@ rows.
 
 import json
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -338,3 +340,31 @@ def test_the_callback_for_ctrl_c_goes_with_compiled_passes(kind, rng):
     assert sum(watcher.sizes) == 300
     assert model.n_iter_ == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+#: Learns from a table by the library, as a user's script does.
+SCRIPT = """
+import sys
+import numpy as np
+import omkl
+table = np.loadtxt(sys.argv[1], delimiter=",", skiprows=1)
+model = omkl.OnlineMKLClassifier(["linear"], random_state=0)
+model.partial_fit(table[:, 1:], table[:, 0].astype(int))
+print(model.history_[-1]["changes"])
+"""
+
+
+@pytest.mark.slow
+def test_commands_print_changes_of_a_stream_and_the_library_does_not(tmp_path, rng):
+    X = rng.normal(size=(4000, 2))
+    y = np.where(np.arange(4000) < 2000, X[:, 0], -X[:, 0]) > 0
+    options = write(tmp_path / "rows.csv", X, y.astype(int))
+    command = ["-m", "omkl", "train", "classifier", "rows.csv", *options, "--stream"]
+    command += ["--epochs", "1", "--kernels", "linear", "--output", "model.npz"]
+    settings = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+    printed = subprocess.run([sys.executable, *command], **settings)
+    assert "The averaged model lags behind the stream at row 2" in printed.stderr
+    assert "1 epoch in" in printed.stdout
+    script = subprocess.run([sys.executable, "-c", SCRIPT, "rows.csv"], **settings)
+    assert script.stdout.startswith("[2")
+    assert not script.stderr

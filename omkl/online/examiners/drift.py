@@ -15,6 +15,8 @@ from omkl.structures.multiclass import Binary, Multiclass, Scalar
 from omkl.structures.trees.arc_factored import TreeStructure
 
 logger = logging.getLogger("omkl")
+# silent unless the program configures logging
+logger.addHandler(logging.NullHandler())
 
 
 class DriftTest(TrainerPart):
