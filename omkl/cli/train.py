@@ -6,8 +6,8 @@ Ctrl-C ends training, and keeps the model.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -309,20 +309,28 @@ class Training:
             "verbose": not options.quiet,
         }
 
-    def shuffled(self, stream: data.Stream) -> data.Stream:
-        """Shuffle a stream, in a new order every epoch; a resumed run has the same orders."""
-        return stream.shuffled(random_state=self.options.random_state)
-
-    @contextmanager
-    def arguments(self, dev: tuple | data.Treebank | None) -> Iterator[dict[str, Any]]:
-        """Yield the arguments of ``fit`` that the options set; local workers end with the context.
+    def fit(
+        self,
+        model: OnlineEstimator,
+        X: Any,
+        y: Any = None,
+        *,
+        dev: tuple | data.Treebank | None,
+        n_examples: int,
+        **arguments: Any,
+    ) -> None:
+        """Fit a model to data in memory, or with ``--stream`` to a stream of so many examples.
 
         ``dev`` is the data of ``--dev``, on which ``--early-stopping`` measures the model.
         """
         options = self.options
-        arguments = options.values("checkpoint", "checkpoint_every", "resume", "shards")
+        arguments |= options.values("checkpoint", "checkpoint_every", "resume", "shards")
         if options.early_stopping:
             arguments["validation"] = dev
+        if options.stream:
+            model.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_examples or None))
+            # in a new order every epoch; a resumed run has the same orders
+            X = X.shuffled(random_state=options.random_state)
         opened: AbstractContextManager = nullcontext()
         if options.scheduler is not None:
             from omkl.distributed import running_client
@@ -336,7 +344,7 @@ class Training:
         with opened as client:
             if client is not None:
                 arguments["client"] = client
-            yield arguments
+            model.fit(X, y, **arguments)
 
     def save(self, model: OnlineEstimator) -> None:
         """Save the trained model."""
@@ -470,17 +478,16 @@ def labeler(options: Options) -> None:
             raise DataFileError(
                 f"{options.dev} has tokens without a label: accuracy needs all of them."
             )
+    X: Any
+    y = None
+    classes = None
     if options.stream:
-        stream = data.stream_sequences(options.train, options.format, on_error=options.on_error)
-        classes, sizes = _labels_of_stream(stream)
-        model.set_params(epochs=omkl.Passes(options.epochs, n_examples=sizes["sequences"]))
-        with training.arguments(dev) as arguments:
-            model.fit(training.shuffled(stream), classes=classes, **arguments)
+        X = data.stream_sequences(options.train, options.format, on_error=options.on_error)
+        classes, sizes = _labels_of_stream(X)
     else:
         X, y = files.labelled_sequences(options.train, options)
         sizes = {"sequences": len(X), "tokens": sum(map(len, X))}
-        with training.arguments(dev) as arguments:
-            model.fit(X, y, **arguments)
+    training.fit(model, X, y, dev=dev, n_examples=sizes["sequences"], classes=classes)
     _finish_labeler(training, model, dev, sizes, example="a sequence", title="Token accuracy")
 
 
@@ -575,8 +582,7 @@ def graph(options: Options) -> None:
     dev = None
     if options.dev:
         dev = files.labelled_graphs(options.dev)
-    with training.arguments(dev) as arguments:
-        model.fit(X, y, **arguments)
+    training.fit(model, X, y, dev=dev, n_examples=len(X))
     sizes = {"graphs": len(X), "nodes": sum(map(len, X))}
     _finish_labeler(training, model, dev, sizes, example="a graph", title="Accuracy")
 
@@ -602,20 +608,19 @@ def _train_rows(kind: str, options: Options) -> None:
     open_stream = files.open_rows if is_classifier else files.open_numbers
     stream = open_stream(options.train, options)
     with files.naming(options.train):
+        X: Any = stream
+        y = None
+        arguments: Record = {}
         if options.stream:
-            first_block, n_examples, classes = _first_pass(stream, is_classifier)
-            model.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_examples or None))
-            dev = _dev_rows(open_stream, options, first_block)
-            with training.arguments(dev) as arguments:
-                if is_classifier:
-                    arguments["classes"] = classes
-                model.fit(training.shuffled(stream), **arguments)
+            block, n_examples, classes = _first_pass(stream, is_classifier)
+            if is_classifier:
+                arguments["classes"] = classes
         else:
-            rows = stream.read()  # with the names of the columns
-            n_examples = rows.n_examples
-            dev = _dev_rows(open_stream, options, rows)
-            with training.arguments(dev) as arguments:
-                model.fit(rows, rows.y, **arguments)
+            X = block = stream.read()  # with the names of the columns
+            y = block.y
+            n_examples = block.n_examples
+        dev = _dev_rows(open_stream, options, block)
+        training.fit(model, X, y, dev=dev, n_examples=n_examples, **arguments)
     training.save(model)
     metrics: Record = {"examples": n_examples}
     lines = [f"Trained on {n_examples} examples: {progress_of(model, 'an example')}."]
@@ -632,25 +637,22 @@ def _train_rows(kind: str, options: Options) -> None:
     training.report(model, lines, metrics)
 
 
-def _first_pass(stream: data.Stream, is_classifier: bool) -> tuple[data.Block | None, int, list]:
+def _first_pass(stream: data.Stream, is_classifier: bool) -> tuple[data.Block, int, list]:
     """Read a stream of rows; return its first block, the number of examples, and sorted classes."""
-    first_block: data.Block | None = None
+    first_block: Any = None
     n_examples = 0
     classes: set = set()
     for block in stream.blocks():
-        if first_block is None:
-            first_block = block
+        first_block = first_block or block
         n_examples += block.n_examples
         if is_classifier:
             classes.update(block.y.tolist())
     return first_block, n_examples, sorted(classes)
 
 
-def _dev_rows(
-    open_stream: Callable, options: Options, training_block: data.Block | None
-) -> tuple | None:
+def _dev_rows(open_stream: Callable, options: Options, training_block: data.Block) -> tuple | None:
     """Read the rows and outputs of ``--dev``, with the columns of the training data."""
-    if options.dev is None or training_block is None:
+    if options.dev is None:
         return None
     columns = files.columns_of_block(training_block)
     block = open_stream(options.dev, options, columns).read()

@@ -130,10 +130,8 @@ def train_parser(options: Options) -> None:
     parser._settings()
     trees: data.Treebank | data.Stream
     if options.stream:
-        stream = data.stream_conllu(options.train, trees="partial", **reading)
-        n_sentences, n_words = _sizes_of_stream(stream)
-        trees = training.shuffled(stream)
-        parser.set_params(epochs=omkl.Passes(options.epochs, n_examples=n_sentences or None))
+        trees = data.stream_conllu(options.train, trees="partial", **reading)
+        n_sentences, n_words = _sizes_of_stream(trees)
     else:
         trees = data.read_treebank(options.train, trees="partial", **reading)
         n_sentences = len(trees)
@@ -144,8 +142,7 @@ def train_parser(options: Options) -> None:
     options.say(
         f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB."
     )
-    with training.arguments(dev) as arguments:
-        parser.fit(trees, **arguments)
+    training.fit(parser, trees, dev=dev, n_examples=n_sentences)
     lines_of_calibration = []
     if dev is not None:
         lines_of_calibration = calibrate(partial(parser.calibrate, dev), options.dev)
