@@ -361,13 +361,9 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
                 parses.append((parsed, tree.score))
             yield parses
 
-    columns = parser.columns_
+    parse = partial(_annotated, parser, parser.parse, options)
     blocks = _treebanks(options.input)
-    if options.nbest:
-        _write_best(map(best, blocks), columns, "Parsed", options)
-    else:
-        parsed = map(partial(_annotated, parser, parser.parse, options), blocks)
-        _write_sentences(parsed, columns, "Parsed", options)
+    _write_sentences(blocks, parse, best, parser.columns_, "Parsed", options)
 
 
 def _annotated(
@@ -398,8 +394,8 @@ def _annotate(annotator: omkl.Annotator, options: Options) -> None:
         blocks = _sentences(options.input)
     else:
         blocks = annotator.split(text_pieces(options.text), options.offsets)
-    annotated = map(partial(_annotated, annotator, annotator.annotate, options), blocks)
-    _write_sentences(annotated, annotator.columns_, "Annotated", options)
+    annotate = partial(_annotated, annotator, annotator.annotate, options)
+    _write_sentences(blocks, annotate, None, annotator.columns_, "Annotated", options)
 
 
 def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
@@ -424,11 +420,7 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
                 for labels, score in labellings
             ]
 
-    blocks = _sentences(options.input)
-    if options.nbest:
-        _write_best(map(best, blocks), ["upos"], "Tagged", options)
-    else:
-        _write_sentences(map(tagged, blocks), ["upos"], "Tagged", options)
+    _write_sentences(_sentences(options.input), tagged, best, ["upos"], "Tagged", options)
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
@@ -458,74 +450,55 @@ def _treebanks(path: str) -> Iterator[data.Treebank]:
     return (block.X for block in data.stream_conllu(path, trees=False, keep_text=True).blocks())
 
 
-def _columns_to_write(columns: Sequence[str], options: Options) -> list[str]:
-    """Return predicted columns, and MISC if something is noted there."""
-    has_notes = options.confidence or options.offsets or options.error is not None
-    return [*columns, "misc"] if has_notes else list(columns)
-
-
 def _entries(sentence: data.Sentence, columns: Sequence[str]) -> Record:
     """Return some columns of a sentence by name."""
     return {name: getattr(sentence, name) for name in columns}
 
 
+def _lines_of_block(
+    block: data.Treebank, columns: Sequence[str], options: Options
+) -> Iterator[bytes]:
+    """Format annotated sentences; JSON lines contain the words and these ``columns``."""
+    from omkl.data.treebank.conllu import as_text
+
+    if options.to == "conllu":
+        yield as_text(block)
+        return
+    for sentence in block:
+        yield _json_line({"forms": sentence.forms, **_entries(sentence, columns)})
+
+
+def _lines_of_best(
+    best: Iterable[tuple[data.Treebank, float]], columns: Sequence[str], options: Options
+) -> Iterator[bytes]:
+    """Format the best annotations of a sentence, and their scores."""
+    records = []
+    forms: list[str] = []
+    for rank, (annotated, score) in enumerate(best, 1):
+        if options.to == "conllu":
+            yield f"# rank = {rank}\n# score = {score:.6g}\n".encode()
+            yield from _lines_of_block(annotated, columns, options)
+        else:
+            forms = annotated[0].forms
+            records.append({**_entries(annotated[0], columns), "score": score})
+    if records:
+        yield _json_line({"forms": forms, "nbest": records})
+
+
 def _write_sentences(
-    blocks: Iterable[data.Treebank], columns: Sequence[str], done: str, options: Options
+    blocks: Iterable[data.Treebank],
+    annotate: Callable[[data.Treebank], data.Treebank],
+    nbest: Any,
+    columns: Sequence[str],
+    done: str,
+    options: Options,
 ) -> None:
-    """Write annotated sentences block by block, and report what was ``done``, and how fast.
+    """Annotate and write sentences block by block; report what was ``done``, and how fast.
 
-    JSON lines contain the words and these ``columns``; CoNLL-U keeps everything else.
+    With ``--nbest``, ``nbest(block)`` yields the best annotations of each sentence instead.
     """
-    from omkl.data.treebank.conllu import as_text
-
-    columns = _columns_to_write(columns, options)
-
-    def written() -> Iterator[tuple[data.Treebank, list[bytes]]]:
-        for block in blocks:
-            if options.to == "conllu":
-                yield block, [as_text(block)]
-                continue
-            lines = []
-            for sentence in block:
-                lines.append(_json_line({"forms": sentence.forms, **_entries(sentence, columns)}))
-            yield block, lines
-
-    _write_and_count(written(), done, options)
-
-
-def _write_best(
-    blocks: Iterable[Iterable[Best]], columns: Sequence[str], done: str, options: Options
-) -> None:
-    """Write the best annotations of each sentence with their scores.
-
-    Parameters and report are those of :func:`_write_sentences`.
-    """
-    from omkl.data.treebank.conllu import as_text
-
-    columns = _columns_to_write(columns, options)
-
-    def written() -> Iterator[tuple[data.Treebank, list[bytes]]]:
-        for best in chain.from_iterable(blocks):
-            sentence, _ = best[0]
-            lines = []
-            if options.to == "conllu":
-                for rank, (annotated, score) in enumerate(best, 1):
-                    lines.append(f"# rank = {rank}\n# score = {score:.6g}\n".encode())
-                    lines.append(as_text(annotated))
-            else:
-                records = []
-                for annotated, score in best:
-                    records.append({**_entries(annotated[0], columns), "score": score})
-                lines.append(_json_line({"forms": sentence[0].forms, "nbest": records}))
-            yield sentence, lines
-
-    _write_and_count(written(), done, options)
-
-
-def _write_and_count(
-    written: Iterable[tuple[data.Treebank, list[bytes]]], done: str, options: Options
-) -> None:
-    """Write lines of sentences, count the sentences, and report what was ``done``, and how fast."""
+    if options.confidence or options.offsets or options.error is not None:
+        columns = [*columns, "misc"]
     n_sentences = 0
     n_words = 0
     started = time.perf_counter()
@@ -533,11 +506,15 @@ def _write_and_count(
         progress_bar(not options.quiet, unit=" sentences") as bar,
         data.output_file(options.output) as file,
     ):
-        for treebank, lines in written:
-            file.writelines(lines)
-            n_sentences += len(treebank)
-            n_words += treebank.n_words
-            bar.update(len(treebank))
+        for block in blocks:
+            if options.nbest:
+                for best in nbest(block):
+                    file.writelines(_lines_of_best(best, columns, options))
+            else:
+                file.writelines(_lines_of_block(annotate(block), columns, options))
+            n_sentences += len(block)
+            n_words += block.n_words
+            bar.update(len(block))
     seconds = time.perf_counter() - started
     speed = f"{n_words / seconds:.0f} words a second"
     line = f"{done} {n_words} words of {n_sentences} sentences, {speed}: {options.output}"
