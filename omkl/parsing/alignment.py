@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -190,28 +191,19 @@ def _multiword_span(
     return g, p
 
 
-def _longest_common_subsequence(ours: list[str], theirs: list[str]) -> list[tuple[int, int]]:
+def _longest_common_subsequence(ours: list[str], theirs: list[str]) -> tuple[tuple[int, int], ...]:
     """Return the indices of the longest common subsequence of two lists.
 
-    Of several, our later strings are left out.
+    Of several, our later strings are left out. The lists are short: the words of a few tokens.
     """
-    # lengths[i, j] is the length for ours[i:] and theirs[j:]
-    lengths = np.zeros((len(ours) + 1, len(theirs) + 1), np.int64)
-    for i in reversed(range(len(ours))):
-        for j in reversed(range(len(theirs))):
-            lengths[i, j] = max(lengths[i + 1, j], lengths[i, j + 1])
-            if ours[i] == theirs[j]:
-                lengths[i, j] = max(lengths[i, j], lengths[i + 1, j + 1] + 1)
-    pairs = []
-    i = 0
-    j = 0
-    while i < len(ours) and j < len(theirs):
+
+    @cache
+    def longest(i: int, j: int) -> tuple[tuple[int, int], ...]:
+        """Return the indices for ``ours[i:]`` and ``theirs[j:]``."""
+        if i == len(ours) or j == len(theirs):
+            return ()
         if ours[i] == theirs[j]:
-            pairs.append((i, j))
-            i += 1
-            j += 1
-        elif lengths[i, j] == lengths[i + 1, j]:
-            i += 1
-        else:
-            j += 1
-    return pairs
+            return ((i, j), *longest(i + 1, j + 1))
+        return max(longest(i + 1, j), longest(i, j + 1), key=len)
+
+    return longest(0, 0)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.special import softmax
@@ -18,6 +18,7 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcSentence, ArcTokens
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec, OnlineModel
+from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import (
     Sentences,
     check_trees,
@@ -164,25 +165,11 @@ def potentials_of(predictor: Predictor, sentences: list[ArcSentence]) -> list[Po
     return potentials
 
 
-class ArcLabeler(Protocol):
-    """Predicts the relations of arcs; see :class:`~omkl.parsing.relations.RelationLabeler`."""
-
-    strings: Strings
-
-    def predict(
-        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
-    ) -> np.ndarray: ...
-
-    def scores(
-        self, treebank: Treebank, heads: np.ndarray, n_jobs: int | None = None
-    ) -> np.ndarray: ...
-
-
 class TreeCodec(Codec):
     """Codec of sentences and trees, as :class:`TreeDecoder` sees it."""
 
     structure: TreeStructure
-    relations: ArcLabeler | None
+    relations: RelationLabeler | None
     features: dict[str, list]
     templates: TemplateSet
 
