@@ -4,7 +4,7 @@ Elements are made by the macros in ``page/parts.html``.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVarTuple
@@ -280,44 +280,33 @@ def _height(arcs: Sequence[Arc]) -> int:
     return 2 * LABEL + STEP * max((arc.level for arc in arcs), default=0)
 
 
-class _Span(NamedTuple):
-    """Words that an arc joins, and the least distance between their centres."""
-
-    left: int
-    right: int
-    distance: float
-
-    def widened(self, ends: Sequence[int]) -> "_Span":
-        """Return the span with room for the ends of arcs, whose width at each word is given."""
-        room = self.distance + ends[self.left] + ends[self.right]
-        return self._replace(distance=room)
-
-
 def _centres(
     forms: Sequence[str], tags: Sequence[str], sentences: Sequence[Sentence]
 ) -> tuple[list[float], float]:
     """Return positions of words, so that arcs are wider than their labels, and the total width."""
     widths = [max(_width(form, WORD), _width(tag, LABEL)) for form, tag in zip(forms, tags)]
-    spans: list[_Span] = []
+    #: Least distances from the left words of arcs, by their right words.
+    distances: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for sentence in sentences:
-        ends = [0] * len(forms)  # width that the ends of arcs take at each word
+        heads = sentence.heads or []
         labels = _texts_of(sentence.deprels, len(forms))
-        for i, head in enumerate(sentence.heads or []):
+        n_ends = Counter(head - 1 for head in heads if head)
+        n_ends.update(range(len(heads)))
+        for i, head in enumerate(heads):
             label_width = _width(labels[i], LABEL)
-            ends[i] += PORT
-            if not head:
+            if head:
+                left, right = sorted((i, head - 1))
+                room = PORT * (n_ends[left] + n_ends[right])
+                distances[right].append((left, label_width + GAP + room))
+            else:
                 widths[i] = max(widths[i], label_width)
-                continue
-            ends[head - 1] += PORT
-            spans.append(_Span(min(i, head - 1), max(i, head - 1), label_width + GAP))
-        widths = [max(width, 2 * end) for width, end in zip(widths, ends)]
-        spans = [span.widened(ends) for span in spans]
+        widths = [max(width, 2 * PORT * n_ends[i]) for i, width in enumerate(widths)]
     if not widths:
         return [], GAP
     centres = [GAP + widths[0] / 2]
     for i, (before, width) in enumerate(pairwise(widths), 1):
         positions = [centres[-1] + (before + width) / 2 + GAP]
-        positions += [centres[span.left] + span.distance for span in spans if span.right == i]
+        positions += [centres[left] + distance for left, distance in distances[i]]
         centres.append(max(positions))
     return centres, centres[-1] + widths[-1] / 2 + GAP
 
