@@ -18,17 +18,10 @@ from omkl.data.files import PathLike, data_home, text_lines
 from omkl.exceptions import DataFileError, InputError
 
 N_PIXELS = 128
-N_FOLDS = 10
 FIRST_DAY = datetime.date(1900, 1, 1)
 LAST_DAY = datetime.date(2029, 12, 31)
 #: Side length of digit images, and the threshold above which a pixel is ink in outlines.
 SIDE, INK = 8, 0.3
-#: Positions of the fields of a line of ``letter.data``.
-LETTER = 1
-NEXT = 2
-POSITION = 4
-FOLD = 5
-FIRST_PIXEL = 6
 
 
 @dataclass(frozen=True)
@@ -90,34 +83,27 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
     images: list[np.ndarray] = []
     letters: list[list[str]] = []
     folds: list[int] = []
-    pixels: list[str] = []
+    word: list[np.ndarray] = []
     path = path or _find("ocr/letter.data.gz", "fetch_ocr.py")
     for number, line in text_lines(path):
-        fields = line.rstrip("\t").split("\t")
         try:
-            letter = fields[LETTER]
-            following = int(fields[NEXT])
-            position = int(fields[POSITION])
-            fold = int(fields[FOLD])
-        except (IndexError, ValueError):
-            position = 0  # which follows no letter, so the line is refused below
-        pixels_of_letter = fields[FIRST_PIXEL:]
-        is_image = len(pixels_of_letter) == N_PIXELS and set(pixels_of_letter) <= {"0", "1"}
-        follows = position == len(pixels) // N_PIXELS + 1 and (not pixels or fold == folds[-1])
-        if not (is_image and follows and 0 <= fold < N_FOLDS):
+            _, letter, following, _, _, fold, *pixels = line.rstrip("\t").split("\t")
+            image = np.array(pixels, dtype=np.int8).reshape(N_PIXELS)
+            fold_of_word = int(fold)
+        except ValueError:
             raise DataFileError(
                 f"{path}, line {number}: expected the next letter of a word, its fold, and its "
                 "pixels."
-            )
-        if position == 1:
+            ) from None
+        if not word:
             letters.append([])
-            folds.append(fold)
+            folds.append(fold_of_word)
         letters[-1].append(letter)
-        pixels += pixels_of_letter
-        if following == -1:
-            images.append(np.array(pixels, dtype=np.int8).reshape(-1, N_PIXELS))
-            pixels = []
-    if pixels or not images:
+        word.append(image)
+        if following == "-1":
+            images.append(np.stack(word))
+            word = []
+    if word or not images:
         raise DataFileError(f"{path} ends in the middle of a word: get it again.")
     return HandwrittenWords(images, letters, np.array(folds))
 

@@ -32,6 +32,7 @@ from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeling import LabelCodec
 from omkl.sequences.reading import ChainOutputs, LabelSequences, flat_labels, flatten, names_in
+from omkl.sequences.transitions import Transitions
 from omkl.structures.base import Structure
 from omkl.structures.chain import allowed_transitions
 from omkl.structures.graphs.layout import GraphLayout
@@ -145,8 +146,8 @@ class GraphOutputs(ChainOutputs):
 
     Attributes
     ----------
-    kernels : list, dict or None
-        Kernels on edges.
+    edges : Edges
+        The user's settings.
     form : EdgeForm
         Before the first graphs are known, that of undirected edges without features.
     """
@@ -154,19 +155,8 @@ class GraphOutputs(ChainOutputs):
     def __init__(
         self, edges: Edges, cost: ArrayLike | None, classes: Sequence | str | None
     ) -> None:
-        self.kernels = edges.kernels
-        self._transitions = edges.transitions
-        self._cost = cost
-        self._classes = classes
-        self._allowed = edges.allowed
-        self._sweeps = edges.sweeps
-        #: Kinds of pairs of labels of some groups, and of all others.
-        self._kind_of_group: dict[str, str] = {}
-        self._kind: str | None = None
-        if isinstance(edges.pairs, dict):
-            self._kind_of_group = edges.pairs
-        else:
-            self._kind = edges.pairs
+        super().__init__(Transitions(edges.transitions, allowed=edges.allowed), cost, classes)
+        self.edges = edges
         self.form = EdgeForm(directed=False, shared=True)
 
     def of_form(self, form: EdgeForm) -> "GraphOutputs":
@@ -182,12 +172,15 @@ class GraphOutputs(ChainOutputs):
             allowed = allowed_transitions(self._allowed, codes.labels).following
             if not self.form.directed and not np.array_equal(allowed, allowed.T):
                 raise InputError("The allowed pairs must be symmetric, since edges are undirected.")
-        return PairwiseGraph(len(codes), self._cost, self.form.shared, allowed, self._sweeps)
+        return PairwiseGraph(len(codes), self._cost, self.form.shared, allowed, self.edges.sweeps)
 
     def kind(self, group: str) -> str:
         """Return the kind of the weights of pairs of labels of a group."""
+        kind = self.edges.pairs
+        if isinstance(kind, dict):
+            kind = kind.get(group)
         automatic = "full" if self.form.directed else "symmetric"
-        return self._kind_of_group.get(group) or self._kind or automatic
+        return kind or automatic
 
     def check_pairs(self, groups: Collection[str]) -> None:
         """Raise an InputError for a kind of pairs that does not fit the edges.
@@ -197,12 +190,15 @@ class GraphOutputs(ChainOutputs):
         groups_with_pairs = list(groups)
         if self._transitions is not None:
             groups_with_pairs.append(TRANSITIONS)
-        for group, kind in self._kind_of_group.items():
-            check_choice("Keys of `pairs`", group, groups_with_pairs)
-            check_choice(f"pairs[{group!r}]", kind, PAIRS)
+        kinds: Collection = [self.edges.pairs]
+        if isinstance(self.edges.pairs, dict):
+            kinds = self.edges.pairs.values()
+            for group, kind in self.edges.pairs.items():
+                check_choice("Keys of `pairs`", group, groups_with_pairs)
+                check_choice(f"pairs[{group!r}]", kind, PAIRS)
         misfit = "symmetric" if self.form.directed else "full"
         edges = "directed" if self.form.directed else "undirected"
-        if misfit in (self._kind, *self._kind_of_group.values()):
+        if misfit in kinds:
             raise InputError(f'pairs="{misfit}" does not fit the {edges} edges of these graphs.')
 
     def check(
@@ -323,7 +319,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
     def start(self, data: TokenData) -> Examples:
         form = EdgeForm(directed=data.layouts[0].directed, shared=data.edges is None)
         self._outputs = self._outputs.of_form(form)
-        kernels = self._outputs.kernels
+        kernels = self._outputs.edges.kernels
         if data.edges is not None:
             if kernels is None and not isinstance(data.edges.inputs, list):
                 kernels = ["linear"]
