@@ -27,7 +27,7 @@ from omkl.parsing.evaluation import Rule, evaluate_blocks
 from omkl.parsing.options import TreeSearch
 from omkl.parsing.parser import DependencyParser
 from omkl.parsing.sentences import Sentences, as_treebank, check_sentences, treebanks_of, with_notes
-from omkl.persistence import Packer, Unpacker
+from omkl.persistence import Manifest, Packer, Unpacker
 from omkl.sequences.labeler import SequenceLabeler
 
 #: Parameters that are estimators.
@@ -541,7 +541,7 @@ class Annotator(SavedEstimator):
     def _saved_parameters(self) -> dict[str, Any]:
         return super()._saved_parameters() | dict.fromkeys(SETTINGS)
 
-    def _describe(self, packer: Packer, training: bool) -> dict[str, Any]:
+    def _describe(self, packer: Packer, training: bool) -> Manifest:
         settings = {}
         if self.tagger is not None:
             settings["tagger"] = packed_parameters(self.tagger, packer)
@@ -566,7 +566,7 @@ class Annotator(SavedEstimator):
             "tagger": tagger,
         }
 
-    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         for name, packed in manifest["settings"].items():
             estimator_class = SETTINGS[name]
             parameters = estimator_class._loaded_parameters(packed, unpacker)

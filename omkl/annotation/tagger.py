@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -440,7 +440,7 @@ class Tagger:
         models = self.all_models.items()
         return {name: model for name, model in models if not isinstance(model, str)}
 
-    def describe(self, packer: Packer) -> dict[str, Any]:
+    def describe(self, packer: Packer) -> Manifest:
         """Return JSON values for a model file, without the labelers.
 
         Arrays are added to the packer.

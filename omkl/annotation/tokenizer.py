@@ -137,7 +137,7 @@ class Tokenizer:
             return {}
         return {RULES: self.splitter.rules}
 
-    def describe(self, packer: Packer) -> dict[str, Any]:
+    def describe(self, packer: Packer) -> Manifest:
         """Return JSON values for a model file, without the :meth:`models`.
 
         Arrays are added to the packer.

@@ -311,7 +311,7 @@ class Training:
 
     def fit(
         self,
-        model: OnlineEstimator,
+        model: Any,
         X: Any,
         y: Any = None,
         *,

@@ -23,6 +23,7 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import DataWarning, InputError
+from omkl.online.rounds import Record
 
 #: Number of standard errors by which log-losses that count as equal may differ.
 TIE = 1.0
@@ -259,7 +260,7 @@ class PathSearch:
         means: np.ndarray,
         spread: np.ndarray,
         held_out_folds: Sequence[HeldOut],
-    ) -> list[dict[str, Any]]:
+    ) -> list[Record]:
         """Return a flat record of each value; ``means`` and ``spread`` are (n_values,)."""
         columns = {
             self.name: values,

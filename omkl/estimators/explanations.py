@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from omkl.data.blocks import AnyRows
 from omkl.data.table_reading import is_list_of_dicts, is_table
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
+from omkl.online.rounds import Record
 
 #: Maximum number of groups in text; contributions of the other groups are summed.
 SHOWN = 10
@@ -78,7 +79,7 @@ class Explanation:
     summary: str
     margin: float
     groups: dict[str, float]
-    features: list[dict[str, Any]]
+    features: list[Record]
 
     def strongest_groups(self, n: int = SHOWN) -> list[tuple[str, float]]:
         """List the groups with the largest contributions.
@@ -112,7 +113,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def name_with_place(feature: Mapping[str, Any]) -> str:
+def name_with_place(feature: Record) -> str:
     """Return the name of a feature of an explanation, with its token if it has one."""
     if feature["token"] is None:
         return feature["feature"]

@@ -18,6 +18,7 @@ from omkl._components import Component, parameters_of
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import InputError, ModelFileError
 from omkl.groups.base import Bank
+from omkl.online.rounds import Record
 
 
 def check_is_fitted(estimator: SavedEstimator) -> None:
@@ -96,7 +97,7 @@ class SavedEstimator:
     #: Suffixes of the names of arrays that ``dtype=`` of :meth:`save` rounds.
     _rounded: ClassVar[tuple[str, ...]] = ()
 
-    history_: list[dict[str, Any]]
+    history_: list[Record]
 
     def __new__(cls, *args: object, **parameters: object) -> Self:
         """Raise TypeError for an unknown parameter, and suggest a similar name."""
@@ -278,7 +279,7 @@ class SavedEstimator:
                 parameters[name] = None
         return parameters
 
-    def _describe(self, packer: persistence.Packer, training: bool) -> dict[str, Any]:
+    def _describe(self, packer: persistence.Packer, training: bool) -> persistence.Manifest:
         """Return manifest entries of the learned state except plain attributes.
 
         Arrays are added to the packer.
@@ -322,12 +323,14 @@ class SavedEstimator:
         return {name: unpacker.unpack(value) for name, value in packed.items()}
 
 
-def _without_times(record: Mapping[str, Any]) -> dict[str, Any]:
+def _without_times(record: Record) -> Record:
     """Return a record of ``history_`` for a file, which must not depend on training times."""
     return {name: value for name, value in record.items() if "seconds" not in name}
 
 
-def packed_parameters(estimator: SavedEstimator, packer: persistence.Packer) -> dict[str, Any]:
+def packed_parameters(
+    estimator: SavedEstimator, packer: persistence.Packer
+) -> persistence.Manifest:
     """Return the parameters as JSON values, without ``verbose``."""
     parameters = estimator._saved_parameters().items()
     return {name: packer.pack(value, name) for name, value in parameters if name != "verbose"}

@@ -20,9 +20,9 @@ from omkl.exceptions import InputError
 from omkl.features.views import TokenData
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Examples, Sharded
+from omkl.online.rounds import Examples, Sharded, State, Values
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Manifest, Packer
+from omkl.persistence import Packer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -345,7 +345,7 @@ class StreamSource:
         self._digest = ""
         self._in_block = False
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def state(self) -> State:
         """Return ``(JSON values, arrays)`` of the position and of the model without its trainer."""
         packer = Packer()
         model, arrays_of_model = self._model.describe(packer)
@@ -361,7 +361,7 @@ class StreamSource:
             arrays.update(self._model.codec.before_block())
         return values, arrays
 
-    def load_state(self, values: Manifest) -> None:
+    def load_state(self, values: Values) -> None:
         """Load the position from the values of :meth:`state`."""
         self._n_read = values["n_read"]
         self._digest = values["digest"]

@@ -18,7 +18,7 @@ from omkl.exceptions import InputError
 from omkl.groups.base import Bank
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec
-from omkl.online.rounds import Example
+from omkl.online.rounds import Example, Values
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Manifest, Unpacker
 from omkl.structures.base import Structure
@@ -247,7 +247,7 @@ class PlainCodec(Codec):
 
     start = encode = encode_for_evaluation
 
-    def facts(self, examples: PlainExamples) -> dict[str, Any]:
+    def facts(self, examples: PlainExamples) -> Values:
         """Return facts about the data for a resumed run to compare."""
         return {
             "number of examples": len(examples.X),

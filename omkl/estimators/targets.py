@@ -13,6 +13,7 @@ from omkl._messages import listed
 from omkl.data.frames import LARGEST, is_missing, text_array
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
+from omkl.online.rounds import Record, Values
 from omkl.persistence import Packer, Unpacker, check_labels, object_array
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
@@ -98,11 +99,11 @@ class Labels:
                 f"{listed(self.labels, 5)}."
             ) from None
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> Values:
         """Learned attributes of the estimator, by name."""
         return {"classes_": self.as_array()}
 
-    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
+    def columns(self, n_outputs: int) -> list[Record]:
         """Return the label of each column of potentials as a dict.
 
         A single column is for the second label.
@@ -110,13 +111,13 @@ class Labels:
         labels = self.labels if n_outputs > 1 else self.labels[1:]
         return [{"label": label} for label in labels]
 
-    def pack(self, packer: Packer) -> dict[str, Any]:
+    def pack(self, packer: Packer) -> Values:
         """Entries of a model file's manifest."""
         check_labels(self.labels)
         return {"labels": packer.pack(self.labels, "y"), "labels_grow": self.grows}
 
     @classmethod
-    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Self:
+    def unpack(cls, manifest: Values, unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`."""
         return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
@@ -142,20 +143,20 @@ class Targets:
         """Return targets minus the level."""
         return np.asarray(y, dtype=np.float64) - self.level
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> Values:
         """Learned attributes of the estimator, by name."""
         return {"level_": self.level}
 
-    def columns(self, n_outputs: int) -> list[dict[str, Any]]:
+    def columns(self, n_outputs: int) -> list[Record]:
         """Return an empty dict for the single column, which has no label."""
         return [{}]
 
-    def pack(self, packer: Packer) -> dict[str, Any]:
+    def pack(self, packer: Packer) -> Values:
         """Entries of a model file's manifest."""
         return {"level": self.level}
 
     @classmethod
-    def unpack(cls, manifest: dict[str, Any], unpacker: Unpacker) -> Any:
+    def unpack(cls, manifest: Values, unpacker: Unpacker) -> Any:
         """The inverse of :meth:`pack`."""
         return cls(manifest["level"])
 

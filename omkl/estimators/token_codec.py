@@ -30,9 +30,9 @@ from omkl.groups.tokens import Tokens
 from omkl.kernels.specs import KernelSpecs
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec
-from omkl.online.rounds import Example, Sequences
+from omkl.online.rounds import Example, Record, Sequences, State, Values
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Arrays, Manifest, Packer, Unpacker
+from omkl.persistence import Arrays, Packer, Unpacker
 
 #: With ``dtype="auto"``, Gram matrices up to this number of bytes have double precision.
 DOUBLE_UP_TO = 2**26
@@ -198,10 +198,10 @@ def warn_of_many_groups(vocabulary: Vocabulary) -> None:
 def top_of_bank(
     bank: ExplicitBank,
     encoder: Encoder,
-    columns: Sequence[dict[str, Any]],
+    columns: Sequence[Record],
     n: int,
     group: str | None,
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """List the features of a bank with the largest weights.
 
     ``columns`` describes its outputs: entries of the record of a feature.
@@ -391,7 +391,7 @@ class TokenCodec(Codec):
         if bank.n_features < vocabulary.first_id + len(vocabulary.groups):
             bank.grow(groups.group_of_features(bank.n_features))
 
-    def facts(self, examples: Examples) -> dict[str, Any]:
+    def facts(self, examples: Examples) -> Values:
         """Return facts about the data for a resumed run to compare."""
         tokens = examples.tokens
         learned = np.frombuffer(repr(self.codes.learned()).encode(), np.uint8)
@@ -508,7 +508,7 @@ class TokenCodec(Codec):
 
     # ---- features and model files ----------------------------------------------------------------
 
-    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[Record]:
         """List the explicit features with the largest weights.
 
         See :meth:`omkl.SequenceLabeler.top_features`.
@@ -522,17 +522,17 @@ class TokenCodec(Codec):
             )
         return top_of_bank(bank, self.encoder, self.codes.columns(bank.n_outputs), n, group)
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> Values:
         """Learned attributes of the estimator, by name."""
         return {"structure_": self.structure, **self.codes.learned()}
 
-    def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
+    def pack(self, packer: Packer, condensed: Arrays | None = None) -> State:
         """Return ``(JSON values, arrays)`` for a model file.
 
         See :class:`~omkl.online.model.Codec`.
         """
         vocabulary = self.encoder.vocabulary
-        arrays: dict[str, np.ndarray] = {}
+        arrays: Arrays = {}
         stored_features = None
         if vocabulary is not None and condensed is not None and TABLE_OF_FEATURES in condensed:
             is_used: Any = condensed[TABLE_OF_FEATURES].any(axis=1)
@@ -547,7 +547,7 @@ class TokenCodec(Codec):
         }
         return values, arrays
 
-    def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
+    def unpack(self, values: Values, arrays: Arrays, unpacker: Unpacker) -> None:
         """The inverse of :meth:`pack`."""
         self.codes = self._outputs.codes.unpack(values, unpacker)
         self.encoder = Encoder.unpack(

@@ -19,7 +19,7 @@ from omkl.online.callbacks import BestEpoch, ProgressBar
 from omkl.online.checkpointing import Checkpoints
 from omkl.online.examiners.evidence import Evidence, beyond_chance
 from omkl.online.model import OnlineModel, OwnCodec
-from omkl.online.rounds import Example, Record, TrainingProgress
+from omkl.online.rounds import Example, Record, TrainingProgress, Values
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import Pass, Source, TrainingLoop, serial_pass
 from omkl.persistence import Packer
@@ -185,7 +185,7 @@ class Run:
                 "checkpoint_every= and resume= need a directory: checkpoint=DIRECTORY."
             )
 
-    def _configuration(self, name: str, parameters: Mapping[str, object]) -> dict[str, Any]:
+    def _configuration(self, name: str, parameters: Mapping[str, object]) -> Values:
         """Return all that a run depends on except its data, as it is read from a checkpoint."""
         packer = Packer()
         configuration = {

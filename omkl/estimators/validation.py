@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -528,15 +528,7 @@ def weighted_by_class(
     return products
 
 
-@overload
-def check_sample_weight(sample_weight: None, n: int) -> None: ...
-
-
-@overload
-def check_sample_weight(sample_weight: ArrayLike, n: int) -> np.ndarray: ...
-
-
-def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> np.ndarray | None:
+def check_sample_weight(sample_weight: ArrayLike | None, n: int) -> Any:
     """Validate the weights of n examples, or one number for all.
 
     Return an array (n,), or None for None.

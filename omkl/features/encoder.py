@@ -31,7 +31,7 @@ from omkl.groups.tokens import Features, Tokens, features_of, side_by_side
 from omkl.kernels import FeatureMap, Kernel, Linear
 from omkl.kernels.inputs import On, Vectors, find_columns, format_on
 from omkl.kernels.specs import KernelSpecs, named_kernels, reads_sparse
-from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.persistence import Arrays, Manifest, Packer, Unpacker
 
 #: Maximum number of features of kernels that are stored explicitly by default.
 EXPLICIT_LIMIT = 512
@@ -484,7 +484,7 @@ class Encoder:
             "lexicons": list(self.lexicons),
         }
 
-    def arrays(self, before: bool = False) -> dict[str, np.ndarray]:
+    def arrays(self, before: bool = False) -> Arrays:
         """Return the scales as arrays, now or ``before`` the last tokens that they learned from."""
         arrays = {}
         for key, scales in self.scales.items():

@@ -7,13 +7,11 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Self, TypeAlias
 
-import numpy as np
-
 from omkl.data.files import PathLike, text_lines
 from omkl.data.treebank.strings import MISSING
 from omkl.exceptions import DataFileError, InputError
 from omkl.groups.templates.language import is_field
-from omkl.persistence import pack_json, unpack_json
+from omkl.persistence import Arrays, pack_json, unpack_json
 
 #: Pattern of names of lexicons.
 NAME = re.compile(r"[a-z]\w*")
@@ -108,12 +106,12 @@ def value_of(lexicon: Lexicon, width: int | None, word: str) -> str | tuple[()]:
     return () if value == MISSING else value[:width]
 
 
-def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> dict[str, np.ndarray]:
+def pack_lexicons(lexicons: Mapping[str, Lexicon]) -> Arrays:
     """Return lexicons as arrays for a model file."""
     return {f"lexicons/{name}": pack_json(lexicon.values) for name, lexicon in lexicons.items()}
 
 
-def unpack_lexicons(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> dict[str, Lexicon]:
+def unpack_lexicons(names: Sequence[str], arrays: Arrays) -> dict[str, Lexicon]:
     """Read the arrays of :func:`pack_lexicons`."""
     return {name: Lexicon(unpack_json(arrays[f"lexicons/{name}"])) for name in names}
 

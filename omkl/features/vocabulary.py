@@ -24,7 +24,7 @@ import numpy as np
 from omkl._components import warn_caller
 from omkl.exceptions import DataWarning, InputError
 from omkl.groups.tokens import NO_FEATURES, Features
-from omkl.persistence import pack_json, unpack_json
+from omkl.persistence import Arrays, pack_json, unpack_json
 
 #: Value of the feature of numbers in the vocabulary of a key; all other values are strings.
 NUMBER = None
@@ -378,7 +378,7 @@ class Vocabulary:
                 names_of[i] = f"{key}={value}"
         return names_of
 
-    def state(self, saved: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    def state(self, saved: np.ndarray | None = None) -> Arrays:
         """Return values, keys and units as arrays; ``saved`` is a mask of the features to save."""
         features = np.arange(len(self.groups))
         if saved is not None:
@@ -393,9 +393,7 @@ class Vocabulary:
         }
 
     @classmethod
-    def from_state(
-        cls, keys: Sequence[str], first_id: int, state: Mapping[str, np.ndarray]
-    ) -> "Vocabulary":
+    def from_state(cls, keys: Sequence[str], first_id: int, state: Arrays) -> "Vocabulary":
         """Create a vocabulary from its keys and :meth:`state`."""
         vocabulary = cls(first_id)
         groups = state["groups"].tolist()

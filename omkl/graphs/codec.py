@@ -1,6 +1,6 @@
 """Validation and encoding of graphs: their nodes are tokens, and so are their edges."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from omkl._components import check_choice
 from omkl._threads import in_threads
 from omkl.data.graphs import Graph
+from omkl.estimators.explanations import Namer
 from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import ExamplesLike, TrainingBlock
@@ -27,9 +28,9 @@ from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Example, Sequences
+from omkl.online.rounds import Example, Record, Sequences, State, Values
 from omkl.online.trainer import OnlineTrainer
-from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.persistence import Arrays, Packer, Unpacker
 from omkl.sequences.labeling import LabelCodec
 from omkl.sequences.reading import ChainOutputs, LabelSequences, flat_labels, flatten, names_in
 from omkl.sequences.transitions import Transitions
@@ -403,7 +404,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
         for s, (low, high) in enumerate(pairwise(data.offsets.tolist())):
             check_possible(structure, possible[low:high], data.layouts[s], s)
 
-    def facts(self, examples: GraphExamples) -> dict[str, Any]:  # type: ignore[override]
+    def facts(self, examples: GraphExamples) -> Values:  # type: ignore[override]
         arrays = [layout.edges for layout in examples.layouts]
         for edges in examples.edges.values():
             if edges.features is not None:
@@ -480,7 +481,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
         check_possible(self.structure, possible, x.layout, 0)
         return self.structure.decode(self.structure.agreeing(potentials, possible))
 
-    def namer(self) -> Callable[[list[Piece]], list[str]]:
+    def namer(self) -> Namer:
         name_nodes = piece_namer(self.encoder, self.codes.labels)
         if self.edges is None:
             return name_nodes
@@ -541,7 +542,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
         banks_of_pairs = regularized[len(banks_of_nodes) :]
         return [*banks_of_nodes, *banks_of_edges, *banks_of_pairs], free
 
-    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[Record]:
         banks_of_edges = []
         for bank in predictor.banks:
             has_features = isinstance(bank, EdgeBank) and isinstance(bank.bank, ExplicitBank)
@@ -555,7 +556,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
             records += top_of_bank(bank.bank, encoder, self._pair_columns(bank.pairs), n, group)
         return sorted(records, key=lambda record: -abs(record["weight"]))[:n]
 
-    def _pair_columns(self, pairs: LabelPairs) -> list[dict[str, Any]]:
+    def _pair_columns(self, pairs: LabelPairs) -> list[Record]:
         """Return the label of each weight of a feature of edges, as a dict."""
         columns = [{"label": "equal labels"}] * pairs.n_weights
         if pairs.kind == "potts":
@@ -569,16 +570,14 @@ class GraphCodec(LabelCodec[GraphSpan]):
 
     # ---- model files -----------------------------------------------------------------------------
 
-    def before_block(self) -> dict[str, np.ndarray]:
+    def before_block(self) -> Arrays:
         arrays = dict(super().before_block())
         if self.edges is not None:
             for name, array in self.edges.arrays(before=True).items():
                 arrays[EDGES + name] = array
         return arrays
 
-    def pack(
-        self, packer: Packer, condensed: dict[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, packer: Packer, condensed: Arrays | None = None) -> State:
         values, arrays = super().pack(packer, condensed)
         values = {**values, "directed": self._outputs.form.directed, "edges": None}
         if self.edges is not None:
@@ -588,7 +587,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
                 packer.arrays[EDGES + name] = array
         return values, arrays
 
-    def unpack(self, values: Manifest, arrays: dict[str, np.ndarray], unpacker: Unpacker) -> None:
+    def unpack(self, values: Values, arrays: Arrays, unpacker: Unpacker) -> None:
         form = EdgeForm(directed=values["directed"], shared=values["edges"] is None)
         self._outputs = self._outputs.of_form(form)
         super().unpack(values, arrays, unpacker)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -25,7 +24,7 @@ from omkl.groups.templates.layout import ArcTokens
 from omkl.losses import CRF, StructuredLoss
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import below
+from omkl.online.rounds import Record, State, Values, below
 from omkl.online.schedules import DistanceOverGradients, MeanPolyak, Schedule
 from omkl.online.trainer import OnlineTrainer
 from omkl.parsing import sentences, stages
@@ -34,7 +33,7 @@ from omkl.parsing.explanations import strongest_features
 from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import ArcExamples, TreeData
 from omkl.parsing.template_selection import template_banks
-from omkl.persistence import Arrays, Manifest, Packer, Unpacker
+from omkl.persistence import Arrays, Packer, Unpacker
 from omkl.structures.trees.arc_factored import TreeStructure
 
 #: Number of strongest features of each template that a parser stores by name.
@@ -239,7 +238,7 @@ class TreebankCodec(TreeCodec):
         guide = self.stage.guide(treebank, AdviceRequest(right=[treebank.heads]))
         return ArcExamples.of(treebank, self.templates, None, guide)
 
-    def facts(self, examples: ArcExamples) -> dict[str, Any]:
+    def facts(self, examples: ArcExamples) -> Values:
         """Return facts about the data for a resumed run to compare."""
         arrays = [examples.tokens.columns, examples.heads, examples.input_weights]
         if examples.guide is not None:
@@ -279,14 +278,14 @@ class TreebankCodec(TreeCodec):
         """Templates of arcs and parts."""
         return self.stage.templates(self.templates)
 
-    def learned(self) -> dict[str, Any]:
+    def learned(self) -> Values:
         """Return learned attributes of the parser."""
-        learned: dict[str, Any] = {"templates_": self.all_templates}
+        learned: Values = {"templates_": self.all_templates}
         if self.stage.first:
             learned["first_"] = self.stage.first[0]
         return learned
 
-    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[dict[str, Any]]:
+    def top_features(self, predictor: Predictor, n: int, group: str | None) -> list[Record]:
         """List the strongest features; see :meth:`omkl.DependencyParser.top_features`."""
         OneOf((None, *self.features)).check("group", group)
         groups = self.features if group is None else [group]
@@ -351,7 +350,7 @@ class TreebankCodec(TreeCodec):
                 )
             yield treebank
 
-    def pack(self, packer: Packer, condensed: Arrays | None = None) -> tuple[Manifest, Arrays]:
+    def pack(self, packer: Packer, condensed: Arrays | None = None) -> State:
         """Return JSON values and arrays for a model file; see :meth:`.Codec.pack`."""
         includes_training = condensed is None
         relations = None
@@ -367,7 +366,7 @@ class TreebankCodec(TreeCodec):
             if name in lexicons_in_use:
                 lexicons[name] = lexicon
         values_of_stage, arrays_of_stage = self.stage.pack(includes_training)
-        values: Manifest = {
+        values: Values = {
             "templates": str(self.templates).splitlines(),
             "sizes": self._sizes,
             "relations": relations,
@@ -377,7 +376,7 @@ class TreebankCodec(TreeCodec):
         }
         return values | values_of_stage, arrays | pack_lexicons(lexicons) | arrays_of_stage
 
-    def unpack(self, values: Manifest, arrays: Arrays, unpacker: Unpacker) -> None:
+    def unpack(self, values: Values, arrays: Arrays, unpacker: Unpacker) -> None:
         """Read the result of :meth:`pack`."""
         lexicons = unpack_lexicons(values["lexicons"], arrays)
         templates = TemplateSet(values["templates"], lexicons)

@@ -22,6 +22,7 @@ from omkl.groups.templates.bank import ArcTemplateBank
 from omkl.groups.templates.language import TemplateSet
 from omkl.online.group_contributions import contributions, norms_of
 from omkl.online.model import OnlineModel
+from omkl.online.rounds import Record
 from omkl.online.training_loop import Pass
 from omkl.parsing import template_selection
 from omkl.parsing.codec import TreebankCodec, read_trees, tree_rates
@@ -38,7 +39,7 @@ from omkl.parsing.sentences import (
     check_trees,
     treebanks_of,
 )
-from omkl.persistence import Unpacker
+from omkl.persistence import Manifest, Unpacker
 from omkl.structures.trees.arc_factored import as_heads
 
 
@@ -157,7 +158,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
     first_: "DependencyParser" = field(init=False)
     temperature_: float | None = field(init=False, default=None)
     relation_temperature_: float | None = field(init=False, default=None)
-    pruning_curve_: list[dict[str, float]] | None = field(init=False, default=None)
+    pruning_curve_: list[Record] | None = field(init=False, default=None)
 
     # ---- training --------------------------------------------------------------------------------
 
@@ -546,7 +547,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         trainers = [model.trainer for model in self._models]
         return list(chain.from_iterable(map(template_selection.template_banks, trainers)))
 
-    def group_report(self, X: ExamplesLike, y: OutputsLike = None) -> list[dict[str, Any]]:
+    def group_report(self, X: ExamplesLike, y: OutputsLike = None) -> list[Record]:
         """Report the size of each template, and how much it helps on held-out trees.
 
         See :meth:`omkl.OnlineMKLClassifier.group_report`. With ``order=2``, losses without a
@@ -635,7 +636,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
         lines = template_selection.saved_templates(self.templates, self.lexicons or (), used)
         return {**super()._saved_parameters(), "templates": lines}
 
-    def _restore(self, manifest: dict[str, Any], unpacker: Unpacker) -> None:
+    def _restore(self, manifest: Manifest, unpacker: Unpacker) -> None:
         super()._restore(manifest, unpacker)
         self.lexicons = dict(self.templates_.lexicons) or None
         self.model_.parameters = self.get_params(deep=False)

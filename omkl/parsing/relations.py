@@ -16,7 +16,7 @@ from omkl.losses import StructuredHinge
 from omkl.online.averaging import PolynomialAverage
 from omkl.online.driver import fastest_pass
 from omkl.online.model import OnlineModel, condensed_state
-from omkl.online.rounds import Example, LearnedBlock, Sequences
+from omkl.online.rounds import Example, LearnedBlock, Sequences, State
 from omkl.online.schedules import DistanceOverGradients
 from omkl.online.trainer import OnlineTrainer
 from omkl.online.training_loop import ArraySource, Pass, in_order, serial_pass
@@ -213,7 +213,7 @@ class RelationLabeler:
         are_from_root = (heads[have_relation] == 0).astype(np.int64)
         self._seen[are_from_root, relations[have_relation]] = True
 
-    def describe(self, training: bool = True) -> tuple[Manifest, Arrays]:
+    def describe(self, training: bool = True) -> State:
         """Return JSON values and arrays for a model file.
 
         ``training`` says whether to include the state for training.

@@ -26,7 +26,7 @@ from omkl.features.fields import (
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
 from omkl.groups.tokens import gathered_rows
-from omkl.online.rounds import Example
+from omkl.online.rounds import Example, Values
 from omkl.structures.trees.arc_factored import ProjectiveTree
 
 #: Treebank of examples that were selected by ``part``, which does not need sentences.
@@ -133,7 +133,7 @@ def concatenate_heads(trees: list[np.ndarray]) -> np.ndarray:
 
 def facts_of(
     treebank: Treebank, columns: Iterable[str], arrays: Iterable[np.ndarray | None]
-) -> dict[str, Any]:
+) -> Values:
     """Return facts about a treebank and arrays derived from it, simplest first.
 
     A resumed run compares them.

@@ -18,11 +18,11 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcGuide
 from omkl.online import group_contributions
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import below
+from omkl.online.rounds import State, Values, below
 from omkl.parsing.decoding import FREE, AdviceRequest, ArcConstraints, TreeCodec, TreeDecoder
 from omkl.parsing.options import TreeSearch
 from omkl.parsing.sentences import Guide, TreeData, concatenate_heads
-from omkl.persistence import Manifest, Packer, Unpacker
+from omkl.persistence import Packer, Unpacker
 from omkl.structures.base import Potentials
 from omkl.structures.trees.arc_factored import (
     NonProjectiveTree,
@@ -291,7 +291,7 @@ class SingleStage:
         """
         return self
 
-    def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, training: bool) -> State:
         """Return JSON values and arrays for a model file.
 
         ``training`` says whether to include the state for training.
@@ -355,7 +355,7 @@ class CoarseToFine(SingleStage):
             selection = selection._replace(margin=np.inf)
         return candidate_arcs(guide, treebank, selection, request.right, self.corrects)
 
-    def pack(self, training: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def pack(self, training: bool) -> State:
         packer = Packer()
         values = {
             "first": self.first[0]._manifest(packer, training=False, history=training),
@@ -364,7 +364,7 @@ class CoarseToFine(SingleStage):
         return values, {f"first/{name}": array for name, array in packer.arrays.items()}
 
     @classmethod
-    def unpack(cls, kind: type[Parser], values: Manifest, unpacker: Unpacker) -> Self:
+    def unpack(cls, kind: type[Parser], values: Values, unpacker: Unpacker) -> Self:
         """Create the stage from the result of :meth:`pack`; ``kind`` is the class of the parser."""
         unpacker_of_first = Unpacker(below(unpacker.arrays, "first/"), unpacker.parts)
         first = kind._from_model(values["first"], unpacker_of_first)

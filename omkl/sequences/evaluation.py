@@ -10,6 +10,7 @@ import numpy as np
 
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
+from omkl.online.rounds import Record
 
 #: Labels for entities: O (outside), or a type with B (begin), I (inside), E or L (end), S or U
 #: (single token).
@@ -103,7 +104,7 @@ def _counts_of_codes(codes: Iterable[np.ndarray], n_codes: int) -> np.ndarray:
     return np.stack([np.bincount(side, minlength=n_codes) for side in codes], axis=1)
 
 
-def _by_frequency(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_frequency(rows: list[Record]) -> list[Record]:
     return sorted(rows, key=lambda row: -row["gold"])
 
 
@@ -204,7 +205,7 @@ def _entities(
     return np.stack([first_tokens, last_tokens, types[starts]], axis=1)
 
 
-def records(name: str, table: Mapping[Any, Iterable]) -> list[dict[str, Any]]:
+def records(name: str, table: Mapping[Any, Iterable]) -> list[Record]:
     """Make records of counts, precision, recall and F1 for each key of a table.
 
     Undefined scores are 0.

@@ -1,19 +1,19 @@
 """Codecs of labelers: LabelCodec, ChainCodec, and the inputs of a trained model."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from omkl._components import warn_caller
+from omkl.estimators.explanations import Namer
 from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.sources import ExamplesLike, TrainingBlock, as_stream, blocks_of
 from omkl.estimators.token_codec import TokenCodec
 from omkl.exceptions import DataWarning, InputError
 from omkl.features.views import TokenData
-from omkl.groups.base import Piece
 from omkl.groups.tokens import Span
 from omkl.online.model import OnlineModel
 from omkl.sequences.reading import (
@@ -98,7 +98,7 @@ class LabelCodec(TokenCodec, Generic[OwnInput]):
         """
 
     @abstractmethod
-    def namer(self) -> Callable[[list[Piece]], list[str]]:
+    def namer(self) -> Namer:
         """Make a function that names the pieces of an explanation."""
 
 
@@ -184,7 +184,7 @@ class ChainCodec(LabelCodec[Span]):
             return True
         return allowed.first_violation(labels, np.array([0, len(labels)])) is None
 
-    def namer(self) -> Callable[[list[Piece]], list[str]]:
+    def namer(self) -> Namer:
         return piece_namer(self.encoder, self.codes.labels)
 
 
