@@ -15,7 +15,7 @@ from omkl.annotation.tagger import COLUMNS, Tagger, is_for_some_words
 from omkl.annotation.tokenizer import RULES, Tokenizer
 from omkl.annotation.training import PARTS, TrainingSequence
 from omkl.data import Stream, Treebank
-from omkl.estimators.calibration import knows_marginals
+from omkl.estimators.calibration import has_probabilities
 from omkl.estimators.persistence import SavedEstimator, check_is_fitted, packed_parameters
 from omkl.estimators.training import FREE, Run
 from omkl.estimators.validation import Number, check_parameters
@@ -325,7 +325,7 @@ class Annotator(SavedEstimator):
         if trees:
             models["parser"] = self.parser_
         for name, model in models.items():
-            if model is not None and not knows_marginals(model):
+            if model is not None and not has_probabilities(model):
                 raise InputError(
                     "An annotator has probabilities after calibrate(), "
                     f'or if its {name} has loss="crf", got loss={model.loss!r}.'

@@ -94,42 +94,25 @@ class OnlineLearner(Protocol):
     def _settings(self) -> OnlineSettings: ...
 
 
-class CalibratedLearner(OnlineLearner, Protocol):
-    """An online estimator that can be calibrated."""
-
-    temperature_: float | None
-
-
-def needs_probabilities(
-    estimator: OnlineLearner, remedy: str = "", error: type[Exception] = AttributeError
-) -> bool:
-    """Return True if potentials are log-probabilities, else raise ``error``.
-
-    ``available_if`` needs an AttributeError. ``remedy`` names another way to get probabilities, for
-    the message.
-    """
-    if _is_probabilistic(estimator):
+def has_probabilities(estimator: OnlineLearner) -> bool:
+    """Tell whether the loss has probabilities or the estimator is calibrated."""
+    if getattr(estimator, "temperature_", None) is not None:
         return True
-    name = type(estimator).__name__
-    raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
-
-
-def _is_probabilistic(estimator: OnlineLearner) -> bool:
     model = estimator._model
     settings = estimator._settings() if model is None else model.settings
     return settings.probabilistic
 
 
-def knows_marginals(estimator: CalibratedLearner) -> bool:
-    """Tell whether the loss has probabilities or the estimator is calibrated."""
-    return estimator.temperature_ is not None or _is_probabilistic(estimator)
+def needs_probabilities(estimator: OnlineLearner, error: type[Exception] = AttributeError) -> bool:
+    """Return True if the estimator has probabilities, else raise ``error``.
 
-
-def has_marginals(estimator: CalibratedLearner, error: type[Exception] = AttributeError) -> bool:
-    """Return True if the loss has probabilities or the estimator is calibrated, else raise."""
-    return knows_marginals(estimator) or needs_probabilities(
-        estimator, " or after calibrate()", error
-    )
+    ``available_if`` needs an AttributeError.
+    """
+    if has_probabilities(estimator):
+        return True
+    remedy = " or after calibrate()" if hasattr(estimator, "calibrate") else ""
+    name = type(estimator).__name__
+    raise error(f'{name} has probabilities with loss="crf"{remedy}, got loss={estimator.loss!r}.')
 
 
 class WithMarginals:
@@ -139,8 +122,8 @@ class WithMarginals:
         self.method = method
         update_wrapper(cast(Any, self), method)
 
-    def __get__(self, estimator: CalibratedLearner | None, owner: type) -> Callable:
+    def __get__(self, estimator: OnlineLearner | None, owner: type) -> Callable:
         if estimator is None:
             return self.method
-        has_marginals(estimator)
+        needs_probabilities(estimator)
         return MethodType(self.method, estimator)

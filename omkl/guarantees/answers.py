@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.annotation.tagger import Tagger
 from omkl.data import Treebank
-from omkl.estimators.calibration import at_temperature, has_marginals
+from omkl.estimators.calibration import at_temperature, needs_probabilities
 from omkl.estimators.persistence import SavedEstimator
 from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock, blocks_of
 from omkl.exceptions import InputError
@@ -157,7 +157,7 @@ def _labelled(
     compare: bool = False,
 ) -> Iterator[Answer]:
     """Predict labels of tokens or nodes; an output is as sure as its posterior probability."""
-    has_marginals(model, InputError)
+    needs_probabilities(model, InputError)
     trained = model.model_
     codec = trained.codec
     classes = codec.codes.as_array()

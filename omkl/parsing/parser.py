@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from omkl._components import check_number
 from omkl.data import Sentence, Stream, Treebank
 from omkl.estimators.base import OnlineEstimator
-from omkl.estimators.calibration import WithMarginals, has_marginals
+from omkl.estimators.calibration import WithMarginals, needs_probabilities
 from omkl.estimators.explanations import Explanation, explanation, summary_of
 from omkl.estimators.options import Passes
 from omkl.estimators.sources import ExamplesLike, OutputsLike, TrainingBlock
@@ -322,7 +322,7 @@ early_stopping, n_jobs, callbacks, verbose, random_state
             ``confidence`` or ``decode`` require probabilities and the parser has none.
         """
         if confidence:
-            has_marginals(self, InputError)
+            needs_probabilities(self, InputError)
         decoder = self._decoder
         parsed = []
         for block, constraints in decoder.blocks(X, required, forbidden):
@@ -345,12 +345,12 @@ early_stopping, n_jobs, callbacks, verbose, random_state
 
         Raise an InputError unless the parser has probabilities.
         """
-        has_marginals(self, InputError)
+        needs_probabilities(self, InputError)
         return None, self._decoder
 
     @property
     def _decoder(self) -> TreeDecoder:
-        minimum_risk = self.search.decode == "marginal" and has_marginals(self, InputError)
+        minimum_risk = self.search.decode == "marginal" and needs_probabilities(self, InputError)
         return TreeDecoder(
             self.model_,
             temperature=self.temperature_,
