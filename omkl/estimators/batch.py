@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from omkl._components import resolve, warn_caller
 from omkl._messages import shown
 from omkl._progress import progress_bar
+from omkl.batch.group_lasso.blocks import column_labels
 from omkl.batch.solver import Listener
 from omkl.estimators.explanations import other_class
 from omkl.estimators.targets import checked_classes, label_array
@@ -27,12 +27,9 @@ from omkl.estimators.validation import (
     weighted_by_class,
 )
 from omkl.exceptions import DataWarning, InputError
-from omkl.kernels.inputs import column_block
 from omkl.losses.base import PointwiseLoss
 from omkl.losses.pointwise import Logistic
 
-#: Position of a column that does not exist, which is refused later.
-NO_COLUMN = -1
 #: Score of a class that is missing from the training part of a fold; lower than any other score.
 NEVER = -1e300
 #: Valid values of the parameters that all batch estimators share.
@@ -410,19 +407,9 @@ def _groups_of_blocks(
 
     Columns with the same name are a block, which belongs to the group of its name.
     """
-    blocks = [column_block(columns, name) for name in distinct]
-    if isinstance(of_names.groups, list):
-        block_at = dict(enumerate(blocks))
-        groups = []
-        for members in of_names.groups:
-            blocks_of_group = [block_at.get(j, [NO_COLUMN]) for j in members]
-            groups.append(list(chain.from_iterable(blocks_of_group)))
-        return of_names._replace(groups=groups)
-    labels = np.arange(len(blocks)) if of_names.groups is None else of_names.groups
-    if len(labels) != len(blocks):
-        raise InputError(f"groups must have a label for each of the {len(blocks)} columns of X.")
-    sizes = [len(block) for block in blocks]
-    return of_names._replace(groups=np.repeat(labels, sizes))
+    position = {name: j for j, name in enumerate(distinct)}
+    labels = column_labels(of_names.groups, len(distinct))
+    return of_names._replace(groups=labels[[position[name] for name in columns]])
 
 
 def groups_of(model: BaseEstimator) -> ColumnNames:
@@ -437,11 +424,7 @@ def groups_of(model: BaseEstimator) -> ColumnNames:
     n_present = len(columns) - n_absent
     present = read_groups(model.groups, columns[:n_present])
     names = None if present.names is None else [*present.names, MISSING]
-    if isinstance(present.groups, list):
-        absent = list(range(n_present, len(columns)))
-        return ColumnNames([*present.groups, absent], names)
-    labels = np.arange(n_present) if present.groups is None else present.groups
-    codes = np.unique(labels, return_inverse=True)[1]
+    codes = column_labels(present.groups, n_present)
     return ColumnNames(np.append(codes, np.full(n_absent, codes.max() + 1)), names)
 
 
