@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from omkl import data
@@ -121,18 +120,13 @@ def _write_sequences(options: Options, kind: str, to: str) -> dict[str, int]:
     return {"sequences": n_sequences, "tokens": n_tokens}
 
 
-def _labelled_sequences(options: Options, kind: str) -> Iterator[tuple[list, list | None]]:
-    """Yield each sequence with its labels, None if it has none; of trees, words and their UPOS."""
+def _labelled_sequences(options: Options, kind: str) -> Iterable[tuple[list, list | None]]:
+    """Return each sequence with its labels, None if it has none; of trees, words and their UPOS."""
     if kind == "trees":
         from omkl.data.sequences import tagged
 
-        for block in _open_treebanks(options).blocks():
-            yield from map(tagged, block.X)
-        return
-    stream = data.stream_sequences(options.input, format=options.format, on_error=options.on_error)
-    for X, y in stream.blocks():
-        labels = repeat(None) if y is None else y
-        yield from zip(X, labels)
+        return (tagged(sentence) for sentence, _ in _open_treebanks(options))
+    return data.stream_sequences(options.input, format=options.format, on_error=options.on_error)
 
 
 def _with_attributes(pair: tuple[list, list | None]) -> tuple[list, list | None]:

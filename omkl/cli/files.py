@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -72,10 +72,11 @@ def destination(path: str) -> str:
     return "/dev/stdout" if path == "-" else path
 
 
-def calibrate(calibration: Callable[[], object], path: str) -> list[str]:
-    """Calibrate on the data of ``--dev``; if that fails, return a line with the reason."""
+def calibrate(model: Any, path: str, *dev: Any) -> list[str]:
+    """Calibrate on the data of ``--dev``, if there are any; if that fails, return a line why."""
     try:
-        calibration()
+        if dev[0] is not None:
+            model.calibrate(*dev)
     except InputError as error:
         return [f"Scores are not made probabilities by {path}: {error}"]
     return []

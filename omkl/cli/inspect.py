@@ -214,6 +214,8 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
 
     The groups are those that help most, or without data weigh most.
     """
+    from omkl.reports.plots.canvas import shortened
+
     measured = "loss_increase" in records[0]
     rank_by = "loss_increase" if measured else "weight"
 
@@ -226,8 +228,9 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
     ranked = sorted(records, key=rank, reverse=True)
     columns = COLUMNS | MEASURED if measured else COLUMNS
     rows = []
-    for record in ranked[:n]:
-        cells = [_shortened(record["group"])]
+    names = shortened([record["group"] for record in ranked[:n]], NAME_WIDTH)
+    for name, record in zip(names, ranked):
+        cells = [name]
         for entry, form in columns.values():
             value = record[entry]
             cells.append("-" if value is None else format(value, form))
@@ -247,13 +250,6 @@ def group_lines(records: list[Record], n: int) -> Iterator[str]:
             f"({MEASURABLE:g} standard errors), with {share:.0%} of the bytes. "
             "Each is measured beside all others: of two alike, only one can go."
         )
-
-
-def _shortened(name: str) -> str:
-    """Return a name without its middle, if it is long."""
-    if len(name) <= NAME_WIDTH:
-        return name
-    return f"{name[: NAME_WIDTH // 2 - 1]}…{name[-NAME_WIDTH // 2 :]}"
 
 
 def _helps_measurably(record: Record) -> bool:

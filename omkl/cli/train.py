@@ -524,7 +524,7 @@ def _finish_labeler(
     options = training.options
     lines_of_calibration = []
     if dev is not None and options.loss != "crf":
-        lines_of_calibration = files.calibrate(partial(model.calibrate, *dev), options.dev)
+        lines_of_calibration = files.calibrate(model, options.dev, *dev)
     training.save(model)
     metrics = {**sizes, "labels": len(model.classes_)}
     counts = ", ".join(f"{count} {name}" for name, count in metrics.items())

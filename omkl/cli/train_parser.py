@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import Any
 
 import omkl
@@ -143,9 +142,7 @@ def train_parser(options: Options) -> None:
         f"{n_sentences} sentences, {n_words} words; parameters take up to {options.memory:g} MB."
     )
     training.fit(parser, trees, dev=dev, n_examples=n_sentences)
-    lines_of_calibration = []
-    if dev is not None:
-        lines_of_calibration = calibrate(partial(parser.calibrate, dev), options.dev)
+    lines_of_calibration = calibrate(parser, options.dev, dev)
     training.save(parser)
     weights = parser.template_weights_
     metrics: Record = {
@@ -168,8 +165,7 @@ def train_parser(options: Options) -> None:
     if dev is not None:
         metrics["dev"] = _attachment_scores(parser, dev)
         lines += attachment_lines(metrics["dev"], options.dev)
-        lines += lines_of_calibration
-    training.report(parser, lines, metrics)
+    training.report(parser, lines + lines_of_calibration, metrics)
 
 
 @opt.command(
@@ -227,9 +223,7 @@ def train_annotator(options: Options) -> None:
     started = time.perf_counter()
     model.fit(treebank, **options.values("checkpoint", "checkpoint_every", "resume"))
     seconds = time.perf_counter() - started
-    lines_of_calibration = []
-    if gold is not None:
-        lines_of_calibration = calibrate(partial(model.calibrate, gold), options.dev)
+    lines_of_calibration = calibrate(model, options.dev, gold)
     model.save(destination(options.output))
     metrics: Record = {
         "sentences": len(treebank),
@@ -244,8 +238,7 @@ def train_annotator(options: Options) -> None:
     if gold is not None:
         lines.append("")
         lines += _annotation_scores(model, gold, options.dev, metrics)
-        lines += lines_of_calibration
-    options.report([*lines, f"Saved to {options.output}."], metrics)
+    options.report([*lines, *lines_of_calibration, f"Saved to {options.output}."], metrics)
 
 
 def _untrained_annotator(options: Options) -> omkl.Annotator:
@@ -377,9 +370,7 @@ def prune(options: Options) -> None:
         if options.regularizer is not None:
             pruned.set_params(regularizer=options.regularizer)
         pruned.fit(data.read_treebank(options.retrain, trees="partial", **reading))
-    lines_of_calibration = []
-    if gold is not None:
-        lines_of_calibration = calibrate(partial(pruned.calibrate, gold), options.dev)
+    lines_of_calibration = calibrate(pruned, options.dev, gold)
     pruned.save(destination(options.output))
     metrics: Record = {
         "templates": pruned.templates_.names,
@@ -397,8 +388,7 @@ def prune(options: Options) -> None:
     if gold is not None:
         metrics["dev"] = _attachment_scores(pruned, gold)
         lines += attachment_lines(metrics["dev"], options.dev)
-        lines += lines_of_calibration
-    options.report(lines, metrics)
+    options.report(lines + lines_of_calibration, metrics)
 
 
 def _curve_lines(curve: list[dict[str, Any]]) -> list[str]:
