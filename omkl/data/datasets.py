@@ -90,7 +90,7 @@ def read_ocr(path: PathLike | None = None) -> HandwrittenWords:
             _, letter, following, _, _, fold, *pixels = line.rstrip("\t").split("\t")
             image = np.array(pixels, dtype=np.int8).reshape(N_PIXELS)
             fold_of_word = int(fold)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise DataFileError(
                 f"{path}, line {number}: expected the next letter of a word, its fold, and its "
                 "pixels."

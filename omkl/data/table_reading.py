@@ -45,15 +45,12 @@ class TrainingColumns:
     kinds : dict
         Kinds of columns by their names, or by their positions if they have no names. None, or
         nothing, where the kind is not known.
-    categories : sequence of (list of str, or None), optional
-        Categories of each column, for models that encode them.
     are_dicts : bool
         Whether the model was trained on dicts.
     """
 
     names: Sequence[str] | None = None
     kinds: Mapping[Hashable, str | None] = field(default_factory=dict)
-    categories: Sequence[list[str] | None] | None = None
     are_dicts: bool = False
 
     @property

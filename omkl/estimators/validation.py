@@ -109,11 +109,7 @@ def training_columns(estimator: BaseEstimator) -> TrainingColumns:
     names = column_names_of(estimator)
     kinds = getattr(estimator, "column_kinds_", ())
     keys = range(len(kinds)) if names is None else names
-    return TrainingColumns(
-        names=names,
-        kinds=dict(zip(keys, kinds)),
-        categories=getattr(estimator, "categories_", None),
-    )
+    return TrainingColumns(names=names, kinds=dict(zip(keys, kinds)))
 
 
 def checked_arrays(
