@@ -18,6 +18,8 @@ PARAGRAPH = "\n\n"
 #: Up to these numbers, of [0, 1), a document has a line for each sentence, no paragraphs, or
 #: wrapped lines.
 LINES, RUNNING, WRAPPED = 0.1, 0.4, 0.5
+#: Form of a token, and its words if it is a multiword token.
+Token: TypeAlias = tuple[str, list[str]]
 #: Start and end of each token of a sentence in its text.
 Spans: TypeAlias = list[tuple[int, int]]
 #: The end of errors about treebanks without raw text.
@@ -45,7 +47,7 @@ class RawSentence(NamedTuple):
     """
 
     text: str
-    tokens: list[tuple[str, list[str]]]
+    tokens: list[Token]
     spans: Spans
     gap: str
 
@@ -87,12 +89,12 @@ def raw_sentences(treebank: Treebank) -> Iterator[RawSentence]:
             rows = []
 
 
-def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list[bool]]:
+def _tokens_of(rows: list[list[str]]) -> tuple[list[Token], list[bool]]:
     """Return the tokens of a sentence with their words, and whether a space follows each.
 
     Rows have the columns of CoNLL-U. Only multiword tokens have words.
     """
-    tokens: list[tuple[str, list[str]]] = []
+    tokens: list[Token] = []
     are_spaced = []
     last_word = 0  # of the latest multiword token
     for number, form, *others in rows:
@@ -108,7 +110,7 @@ def _tokens_of(rows: list[list[str]]) -> tuple[list[tuple[str, list[str]]], list
 
 
 def _text_and_spans(
-    comments: list[str], tokens: list[tuple[str, list[str]]], are_spaced: list[bool]
+    comments: list[str], tokens: list[Token], are_spaced: list[bool]
 ) -> tuple[str, Spans]:
     """Return the text of a sentence, and the spans of its tokens.
 

@@ -221,9 +221,7 @@ class MultiwordSplitter:
     words_of: dict[str, str] = field(default_factory=dict)
     rules: tagger.Model = WHOLE
 
-    def fit(
-        self, tokens: Iterable[tuple[str, list[str]]], learn: tagger.Learn
-    ) -> MultiwordSplitter:
+    def fit(self, tokens: Iterable[raw_text.Token], learn: tagger.Learn) -> MultiwordSplitter:
         """Train on tokens: forms, and the words of multiword tokens."""
         votes: dict[str, Counter[str]] = defaultdict(Counter)
         for form, words in tokens:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -16,6 +16,8 @@ from omkl.cli.console import Record, attachment_lines, entity_line, score_table,
 from omkl.cli.options import Options, option
 from omkl.exceptions import InputError
 
+#: Lines of text about an evaluation, and its metrics.
+Evaluation: TypeAlias = tuple[list[str], Record]
 #: Rules of words to ignore in trees.
 RULES: dict[str, dict[str, str]] = {
     "all": {},
@@ -115,12 +117,12 @@ def _is_treebank(path: str) -> bool:
         return not file.read(2).startswith(b"PK")  # a model is a zip archive
 
 
-def _evaluate_parser(parser: omkl.DependencyParser, options: Options) -> tuple[list[str], Record]:
+def _evaluate_parser(parser: omkl.DependencyParser, options: Options) -> Evaluation:
     gold = files.read_gold(options.gold, parser, options)
     return tree_scores(gold, parser.parse(gold), options.gold, ["trees"])
 
 
-def _evaluate_annotator(annotator: omkl.Annotator, options: Options) -> tuple[list[str], Record]:
+def _evaluate_annotator(annotator: omkl.Annotator, options: Options) -> Evaluation:
     from omkl.annotation.raw_text import text_of
 
     gold = files.read_gold(options.gold, annotator, options)
@@ -133,7 +135,7 @@ def _evaluate_annotator(annotator: omkl.Annotator, options: Options) -> tuple[li
 
 def tree_scores(
     gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
-) -> tuple[list[str], Record]:
+) -> Evaluation:
     """Return lines and metrics of predicted trees.
 
     They are scores of the predicted parts, and tables by relation and by length.
@@ -162,7 +164,7 @@ def tree_scores(
     return lines, metrics
 
 
-def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[list[str], Record]:
+def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> Evaluation:
     X, y = files.labelled_sequences(options.gold, options, labeler)
     metrics = labeler.evaluate(X, y, scheme=options.scheme)
     accuracy = f"Token accuracy {metrics['accuracy']:.2%}"
@@ -173,7 +175,7 @@ def _evaluate_labeler(labeler: omkl.SequenceLabeler, options: Options) -> tuple[
     return lines + _label_tables(metrics, _pairs_of_labels(labeler, X, y)), metrics
 
 
-def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> tuple[list[str], Record]:
+def _evaluate_graphs(labeler: omkl.GraphLabeler, options: Options) -> Evaluation:
     X, y = files.labelled_graphs(options.gold)
     metrics = labeler.evaluate(X, y)
     n_proved = sum(certificate.proved for certificate in labeler.certificates(X))
@@ -193,7 +195,7 @@ def _pairs_of_labels(
         yield from zip(gold, predicted.tolist())
 
 
-def _evaluate_rows(model: files.Model, options: Options) -> tuple[list[str], Record]:
+def _evaluate_rows(model: files.Model, options: Options) -> Evaluation:
     gold, predicted = files.outputs_of(model, options.gold, options)
     metrics: Record = {"examples": len(gold), **files.row_scores(model, gold, predicted)}
     if "accuracy" not in metrics:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 AnyRows: TypeAlias = ArrayLike | sparse.sparray | sparse.spmatrix | Sequence
 #: The same after conversion of other sequences, and data frames.
 Rows: TypeAlias = "np.ndarray | sparse.csr_array | DataFrame | list | tuple"
+#: Names of columns; None if they have none.
+Names: TypeAlias = Sequence[str] | None
 
 
 class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
@@ -38,11 +40,9 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
     2
     """
 
-    feature_names: Sequence[str] | None = None
+    feature_names: Names = None
 
-    def __new__(
-        cls, X: AnyRows, y: AnyRows | None = None, feature_names: Sequence[str] | None = None
-    ) -> Self:
+    def __new__(cls, X: AnyRows, y: AnyRows | None = None, feature_names: Names = None) -> Self:
         block = tuple.__new__(cls, (X, y))  # faster than the constructor of the named tuple
         if feature_names is not None:
             block.feature_names = feature_names
@@ -62,7 +62,7 @@ class Block(NamedTuple("_Pair", [("X", Any), ("y", Any)])):
         """
         return Block(self.X, y, self.feature_names)
 
-    def aligned(self, names: Sequence[str] | None, where: str) -> Block:
+    def aligned(self, names: Names, where: str) -> Block:
         """Order columns by name.
 
         Parameters
@@ -104,7 +104,7 @@ def is_collection(*values: object) -> bool:
     return any(hasattr(value, "__dask_graph__") for value in values)
 
 
-def check_columns(names: Sequence[str] | None, needed: Sequence[str] | None, where: str) -> None:
+def check_columns(names: Names, needed: Names, where: str) -> None:
     """Raise InputError unless these are the needed names, in any order.
 
     None for either skips the check; ``where`` is the name of the table in messages.

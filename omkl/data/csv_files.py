@@ -24,7 +24,7 @@ from omkl.data.files import (
     pieces,
     stem,
 )
-from omkl.data.frames import Columns, can_cast, date_type, import_pyarrow, with_missing
+from omkl.data.frames import Columns, Reasons, can_cast, date_type, import_pyarrow, with_missing
 from omkl.data.streams import BLOCK_SIZE, Skipped, Stream, stream_files
 from omkl.exceptions import DamagedFileError, DataFileError, DataWarning, InputError
 
@@ -219,7 +219,7 @@ class _CSVFile:
 
     def tables(
         self, types: dict[str, pyarrow.DataType], skipped: Skipped
-    ) -> Iterator[tuple[pyarrow.Table, Sequence[int], dict[int, str]]]:
+    ) -> Iterator[tuple[pyarrow.Table, Sequence[int], Reasons]]:
         """Yield tables, the number of each row in the file, and errors of rows.
 
         Errors are by the index of a row in its table.
@@ -227,7 +227,7 @@ class _CSVFile:
         pyarrow = import_pyarrow()
         first_row = self._first_row
         for text in chain([self._start], self._pieces):
-            reasons: dict[int, str] = {}
+            reasons: Reasons = {}
             try:
                 table, refused = self._parsed(text, self.names, types, first_row)
             except DamagedFileError:  # a cell is not of its type
@@ -248,10 +248,10 @@ class _CSVFile:
 
     def _parsed(
         self, text: bytes, names: list[str], types: dict[str, pyarrow.DataType], first_row: int
-    ) -> tuple[pyarrow.Table, dict[int, str]]:
+    ) -> tuple[pyarrow.Table, Reasons]:
         """Return a table, and errors of rows with a wrong number of cells, by their numbers."""
         pyarrow = import_pyarrow()
-        refused: dict[int, str] = {}
+        refused: Reasons = {}
         torn: list[int] = []
 
         def refuse(row: InvalidRow) -> str:
@@ -324,7 +324,7 @@ def _guessed_type(column: pyarrow.ChunkedArray, is_target: bool) -> pyarrow.Data
 
 
 def _cast(
-    column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: dict[int, str]
+    column: pyarrow.ChunkedArray, name: str, type: pyarrow.DataType, reasons: Reasons
 ) -> pyarrow.ChunkedArray | pyarrow.Array:
     """Cast a column of text; add an error to ``reasons`` for each cell that cannot be converted."""
     pyarrow = import_pyarrow()

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Maximum magnitude of numbers, so that squares and sums of squares do not overflow.
 LARGEST = 1e100
+#: Errors of rows by their numbers.
+Reasons: TypeAlias = dict[int, str]
 #: Types of dates, times and durations.
 TIMES_OF_PYTHON = (datetime.date, datetime.time, datetime.timedelta)
 TIME_TYPES = (*TIMES_OF_PYTHON, np.datetime64, np.timedelta64)
@@ -420,7 +422,7 @@ class Columns:
         where: str,
         numbers: Sequence[int],
         refuse: Callable[[str], None],
-        wrong: Mapping[int, str] | None = None,
+        wrong: Reasons | None = None,
     ) -> Block:
         """Convert a record batch to a block of examples.
 
@@ -467,9 +469,7 @@ class Columns:
             return column.cast(dtype)
         return column
 
-    def _values(
-        self, column: pyarrow.Array, name: str, reasons: dict[int, str]
-    ) -> np.ndarray | list:
+    def _values(self, column: pyarrow.Array, name: str, reasons: Reasons) -> np.ndarray | list:
         """Convert a column to an array or a list of strings.
 
         Errors of invalid rows are added to ``reasons``.
@@ -499,7 +499,7 @@ class Columns:
             )
         return values
 
-    def _vectors(self, column: pyarrow.Array, name: str, reasons: dict[int, str]) -> np.ndarray:
+    def _vectors(self, column: pyarrow.Array, name: str, reasons: Reasons) -> np.ndarray:
         """Stack the lists of a column, which must have equal lengths, as rows."""
         lengths = np.asarray(column.value_lengths().fill_null(-1))
         values = column.flatten().to_numpy(zero_copy_only=False)

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from omkl._components import check_choice, check_number
 from omkl._messages import shown
-from omkl.data.blocks import AnyRows, Block, as_rows, grouped, join, n_rows, take
+from omkl.data.blocks import AnyRows, Block, Names, as_rows, grouped, join, n_rows, take
 from omkl.data.files import is_pipe
 from omkl.data.table_reading import is_table, read_table
 from omkl.exceptions import (
@@ -105,7 +105,7 @@ class Stream:
         block_size: int = BLOCK_SIZE,
         skipped: Skipped | None = None,
         once: str | None = None,
-        feature_names: Sequence[str] | None = None,
+        feature_names: Names = None,
     ) -> None:
         check_number("block_size", block_size, least=1, integer=True)
         self._passes = passes
@@ -382,7 +382,7 @@ def stream_files(
     block_size: int,
     on_error: str,
     noun: str = "example",
-    feature_names: Sequence[str] | None = None,
+    feature_names: Names = None,
     once: str | None = None,
 ) -> Stream:
     """Stream files one after the other, and order their columns as in the first file.

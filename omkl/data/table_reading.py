@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from omkl._messages import shown
-from omkl.data.blocks import Block, Rows, check_columns, is_frame, n_rows, select_columns
+from omkl.data.blocks import Block, Names, Rows, check_columns, is_frame, n_rows, select_columns
 from omkl.data.frames import (
     check_rows,
     column_labels,
@@ -49,7 +49,7 @@ class TrainingColumns:
         Whether the model was trained on dicts.
     """
 
-    names: Sequence[str] | None = None
+    names: Names = None
     kinds: Mapping[Hashable, str | None] = field(default_factory=dict)
     are_dicts: bool = False
 
@@ -73,7 +73,7 @@ class Table:
     array : array or sparse matrix of shape (n, d), optional
     """
 
-    names: Sequence[str] | None = None
+    names: Names = None
     columns: list[Column] | None = None
     rows: list[dict] | None = None
     array: Any = None
@@ -262,9 +262,7 @@ def _arrow_table(X: DataFrame, where: str) -> pyarrow.Table:
         raise InputError(f"{where} must be a table with columns, got {type(X).__name__}.") from None
 
 
-def _kinds_of_labels(
-    labels: list, names: Sequence[str] | None, training: TrainingColumns
-) -> list[str | None]:
+def _kinds_of_labels(labels: list, names: Names, training: TrainingColumns) -> list[str | None]:
     """Return the kinds in training of the columns of a data frame, by name if all have names."""
     if training.are_dicts or (names is not None and training.names is not None):
         return [training.kinds.get(label) for label in labels]

@@ -17,6 +17,7 @@ from omkl._messages import shown
 from omkl._progress import progress_bar
 from omkl.batch.group_lasso.blocks import column_labels
 from omkl.batch.solver import Listener
+from omkl.data.blocks import Names
 from omkl.estimators.explanations import other_class
 from omkl.estimators.targets import checked_classes, label_array
 from omkl.estimators.validation import (
@@ -357,7 +358,7 @@ class ColumnNames(NamedTuple):
         return [name if isinstance(name, str) else f"{kind} {name}" for name in names]
 
 
-def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) -> ColumnNames:
+def read_groups(groups: ArrayLike | dict | None, columns: Names) -> ColumnNames:
     """Validate groups of columns.
 
     They are None, an array of labels, lists of positions or names, or a dict of such lists.
@@ -382,7 +383,7 @@ def read_groups(groups: ArrayLike | dict | None, columns: Sequence[str] | None) 
     return ColumnNames(labels, names)
 
 
-def _positions(groups: Sequence, columns: Sequence[str] | None) -> list[list[int]]:
+def _positions(groups: Sequence, columns: Names) -> list[list[int]]:
     """Convert groups, lists of positions or names of columns, to lists of positions."""
     position = {name: j for j, name in enumerate(columns or ())}
     groups_of_positions = []

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from omkl._components import check_number
-from omkl.data.blocks import AnyRows
+from omkl.data.blocks import AnyRows, Names
 from omkl.data.table_reading import is_list_of_dicts, is_table
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
@@ -194,7 +194,7 @@ def name_of_support(
     return f"{group}[{place}]"
 
 
-def name_of_column(names: Sequence[str] | None, j: int) -> str:
+def name_of_column(names: Names, j: int) -> str:
     """Return the name of a column of X in the data frame, or its number from 0."""
     if names is None:
         return f"column {j}"

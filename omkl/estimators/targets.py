@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,8 @@ from omkl.persistence import Packer, Unpacker, check_labels, object_array
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
+#: Labels that a user declares, or GROWING; None for those of the training data.
+Classes: TypeAlias = Sequence | str | None
 #: Value of ``classes`` that allows new labels at any time.
 GROWING = "growing"
 #: Maximum number of targets for which scikit-learn cannot warn that classes look like numbers.
@@ -243,7 +245,7 @@ class ClassOutputs(Outputs[Labels, Binary | Multiclass]):
         self,
         fit_intercept: bool,
         cost: ArrayLike | None = None,
-        classes: Sequence | str | None = None,
+        classes: Classes = None,
     ) -> None:
         super().__init__(fit_intercept)
         self._cost = cost

@@ -20,10 +20,11 @@ from scipy import sparse
 from omkl._components import check_choice, check_flags, check_number, warn_caller
 from omkl._messages import listed, shown
 from omkl.data import frames
-from omkl.data.blocks import AnyRows, Rows
+from omkl.data.blocks import AnyRows, Names, Rows
 from omkl.data.table_columns import encode_columns
 from omkl.data.table_reading import Table, TrainingColumns, read_table
 from omkl.exceptions import InputError
+from omkl.kernels.inputs import Vectors
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -223,7 +224,7 @@ def compare_columns(estimator: BaseEstimator, table: Table) -> None:
         )
 
 
-def _encoded(estimator: BaseEstimator, table: Table, reset: bool) -> np.ndarray | sparse.csr_array:
+def _encoded(estimator: BaseEstimator, table: Table, reset: bool) -> Vectors:
     """Return a table with names as numbers; ``reset`` stores the categories of its columns."""
     if table.columns is None:
         return table.array
@@ -262,7 +263,7 @@ def _without_missing(estimator: BaseEstimator, X: np.ndarray, learn: bool) -> np
     return np.hstack([X, indicators])
 
 
-def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None = None) -> None:
+def check_largest(X: Vectors, names: Names = None) -> None:
     """Raise InputError if an array or sparse matrix has a magnitude above 1e100."""
     values = X.data if sparse.issparse(X) else X
     if not isinstance(values, np.ndarray) or not values.size:
@@ -279,7 +280,7 @@ def check_largest(X: np.ndarray | sparse.csr_array, names: Sequence[str] | None 
         )
 
 
-def _refuse_column(X: Rows, names: Sequence[str] | None, may_lack: bool = False) -> None:
+def _refuse_column(X: Rows, names: Names, may_lack: bool = False) -> None:
     """Raise an InputError that names the first column and row without a finite number.
 
     ``may_lack`` accepts missing values.
@@ -309,7 +310,7 @@ def _first_wrong_row(column: np.ndarray, may_lack: bool) -> int:
     return 0
 
 
-def _name(names: Sequence[str] | None, j: int) -> str:
+def _name(names: Names, j: int) -> str:
     """Return a column's name in quotes, or its position."""
     if names is None:
         return str(j)
@@ -369,7 +370,7 @@ def _encoded_columns(estimator: BaseEstimator) -> list[tuple[str, str]] | None:
     return columns + [(MISSING, f"{columns[j][1]} is missing") for j in missing_columns]
 
 
-def keep_columns(estimator: BaseEstimator, names: Sequence[str] | None) -> None:
+def keep_columns(estimator: BaseEstimator, names: Names) -> None:
     """Set ``feature_names_in_`` of a new model, or delete it if there are no names."""
     forget_columns(estimator, ("feature_names_in_",))
     if names is not None:
@@ -395,7 +396,7 @@ def forget_columns(estimator: BaseEstimator, names: Sequence[str] = COLUMNS) -> 
         vars(estimator).pop(name, None)
 
 
-def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarray:
+def row_digests(X: Vectors, rows: np.ndarray) -> np.ndarray:
     """Return a 64-bit hash of each of some rows, (m,) uint64.
 
     0.0 and -0.0 have equal hashes, and explicit zeros of sparse matrices do not matter.
@@ -407,7 +408,7 @@ def row_digests(X: np.ndarray | sparse.csr_array, rows: np.ndarray) -> np.ndarra
     return digests
 
 
-def _contents(X: np.ndarray | sparse.csr_array) -> list[bytes]:
+def _contents(X: Vectors) -> list[bytes]:
     """Return the content of each row as bytes."""
     if not sparse.issparse(X):
         return [row.tobytes() for row in np.ascontiguousarray(X) + 0.0]  # normalizes -0.0

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl._messages import shown
+from omkl.data.blocks import Names
 from omkl.data.frames import is_missing
 from omkl.data.table_columns import DATES, DURATIONS, refuse_kind
 from omkl.data.table_columns import NUMBERS as NUMERIC
@@ -69,7 +70,7 @@ class TokenData(NamedTuple):
     labels: Sequence
     weights: np.ndarray | None = None
     distinct: np.ndarray | None = None
-    names: Sequence[str] | None = None
+    names: Names = None
     total: float = math.inf
     edges: "TokenData | None" = None
     layouts: Sequence[Any] = ()
@@ -173,9 +174,7 @@ class View(NamedTuple):
         joined = arrays[0] if len(arrays) == 1 else np.hstack(arrays)
         return take_columns(joined, self.columns)
 
-    def column_name(
-        self, i: int, shapes: Mapping[str, int], names: Mapping[str, Sequence[str] | None]
-    ) -> str:
+    def column_name(self, i: int, shapes: Mapping[str, int], names: Mapping[str, Names]) -> str:
         """Return the name of column ``i``.
 
         It is one of ``names``, its number in the array, or the entry of the dict.

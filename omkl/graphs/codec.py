@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from omkl._components import check_choice
 from omkl._threads import in_threads
+from omkl.data.blocks import Names
 from omkl.data.graphs import Graph
 from omkl.estimators.explanations import Namer
 from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.persistence import fingerprint
 from omkl.estimators.sources import ExamplesLike, TrainingBlock
-from omkl.estimators.targets import Labels
+from omkl.estimators.targets import Classes, Labels
 from omkl.estimators.token_codec import EncodedGroups, Examples, top_of_bank
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
@@ -50,9 +51,7 @@ TRANSITIONS = "transitions"
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def read_graphs(
-    block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True
-) -> TokenData:
+def read_graphs(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
     """Validate and flatten graphs, and their labels and weights.
 
     ``names`` is the order of the columns of data frames; None takes that of the first graph.
@@ -153,9 +152,7 @@ class GraphOutputs(ChainOutputs):
         Before the first graphs are known, that of undirected edges without features.
     """
 
-    def __init__(
-        self, edges: Edges, cost: ArrayLike | None, classes: Sequence | str | None
-    ) -> None:
+    def __init__(self, edges: Edges, cost: ArrayLike | None, classes: Classes) -> None:
         super().__init__(Transitions(edges.transitions, allowed=edges.allowed), cost, classes)
         self.edges = edges
         self.form = EdgeForm(directed=False, shared=True)
@@ -314,7 +311,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
     _outputs: GraphOutputs
 
     @staticmethod
-    def read(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
+    def read(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
         return read_graphs(block, names, labeled)
 
     def start(self, data: TokenData) -> Examples:

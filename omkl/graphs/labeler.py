@@ -1,6 +1,6 @@
 """GraphLabeler, a labeler of the nodes of graphs with online multiple kernel learning."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from omkl.data.graphs import Graph
 from omkl.estimators.explanations import Explanation
 from omkl.estimators.sources import ExamplesLike, TrainingBlock
+from omkl.estimators.targets import Classes
 from omkl.features.views import TokenData
 from omkl.graphs.codec import GraphCodec, GraphOutputs
 from omkl.graphs.edges import Edges
@@ -97,7 +98,7 @@ radius, early_stopping, budget, n_jobs, lexicons, callbacks, verbose, random_sta
 
     structure_: PairwiseGraph = field(init=False)
 
-    def _codec(self, classes: Sequence | str | None = None) -> GraphCodec:
+    def _codec(self, classes: Classes = None) -> GraphCodec:
         edges = Edges.of("edges", self.edges)
         return GraphCodec(GraphOutputs(edges, self.cost, classes), self, self.lexicons)
 

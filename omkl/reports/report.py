@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from inspect import signature
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
     from omkl.mkl.shapes import Shapes
 
+#: A model that a report is about.
+AnyModel: TypeAlias = "Model | omkl.Annotator"
 #: Number of examples to evaluate groups on.
 MEASURED = 500
 #: For parsers, number of sentences times templates to evaluate groups on.
@@ -81,7 +83,7 @@ PACKAGES = ("omkl", "numpy", "scipy", "scikit-learn", "numba")
 
 
 def make_report(
-    model: Model | omkl.Annotator | omkl.CheckedModel,
+    model: AnyModel | omkl.CheckedModel,
     X: Data | None = None,
     y: Outputs | None = None,
     *,
@@ -183,16 +185,14 @@ def make_report(
     )
 
 
-def models_of(model: Model | omkl.Annotator) -> dict[str, Any]:
+def models_of(model: AnyModel) -> dict[str, Any]:
     """Return the models of an annotator by name; any other model has no name."""
     if model.example_kind == "annotations":
         return model.models()
     return {"": model}
 
 
-def learned_parts(
-    model: Model | omkl.Annotator, X: Data | None = None, y: Outputs | None = None
-) -> list[str]:
+def learned_parts(model: AnyModel, X: Data | None = None, y: Outputs | None = None) -> list[str]:
     """Show the sections that a model, or each model of an annotator, has about what it learned.
 
     Models of the lemmas and the morphology of a tag are shown only as a table.
@@ -214,7 +214,7 @@ def learned_parts(
     return sections
 
 
-def _effects(model: Model | omkl.Annotator, X: Data | None) -> list[str]:
+def _effects(model: AnyModel, X: Data | None) -> list[str]:
     """Draw the effects of columns over rows, for a model with kernels on single columns."""
     if X is None or not hasattr(model, "shapes"):
         return []
@@ -263,7 +263,7 @@ def _weights(model: Model, measured: list[Record] | None, of: str) -> list[str]:
     return [html.heading(f"Weights{of}"), plot]
 
 
-def _evidence(model: OnlineEstimator | BatchMKL, *_: list[Record] | str | None) -> list[str]:
+def _evidence(model: OnlineEstimator | BatchMKL, *_: object) -> list[str]:
     """List the groups left out, the evidence for each group, and whether it is beyond chance."""
     elements = []
     if model.left_out_:
@@ -286,7 +286,7 @@ def _evidence(model: OnlineEstimator | BatchMKL, *_: list[Record] | str | None) 
 
 
 def _weight_table(
-    model: OnlineEstimator | BatchMKL, *_: list[Record] | str | None, name: str = "All weights"
+    model: OnlineEstimator | BatchMKL, *_: object, name: str = "All weights"
 ) -> list[str]:
     """List the weights of groups."""
     ranked = sorted(model.kernel_weights_.items(), key=lambda pair: -pair[1])
@@ -307,14 +307,14 @@ def _group_table(model: OnlineEstimator, measured: list[Record] | None, of: str)
     return [details("All groups", table(header, rows, limit=1000))]
 
 
-def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: list[Record] | str | None) -> list[str]:
+def _scales(model: omkl.OnlineMKLClassifier | BatchMKL, *_: object) -> list[str]:
     """List the learned scales of columns, if the model has any."""
     rows = [[name, *scale] for name, scale in model.column_scales_.items()]
     scales = table(["column", "mean", "standard deviation"], rows, limit=1000)
     return [details("Scales of standardized columns", scales)]
 
 
-def _features(model: OnlineEstimator, *_: list[Record] | str | None) -> list[str]:
+def _features(model: OnlineEstimator, *_: object) -> list[str]:
     """Show the strongest features, by label if there are labels."""
     features = model.top_features(CHOSEN_FROM)
     if not features:
@@ -337,7 +337,7 @@ def _features(model: OnlineEstimator, *_: list[Record] | str | None) -> list[str
     return [heading, table(["label", "speak for it", "speak against it"], rows, LABELS)]
 
 
-def _coefficients(model: SparseLinear, *_: list[Record] | str | None) -> list[str]:
+def _coefficients(model: SparseLinear, *_: object) -> list[str]:
     """Show the largest coefficients of a linear model."""
     coefficients = np.atleast_2d(model.coef_)
     names = encoded_columns(model) or [f"column {j}" for j in range(coefficients.shape[1])]
@@ -365,7 +365,7 @@ SECTIONS: dict[str, Callable[[Any, list[Record] | None, str], list[str]]] = {
 }
 
 
-def training_parts(model: Model | omkl.Annotator) -> list[str]:
+def training_parts(model: AnyModel) -> list[str]:
     """Show history, settings and versions."""
     elements = []
     for name, part in models_of(model).items():
@@ -407,7 +407,7 @@ def _history(records: Sequence[Record], name: str) -> list[str]:
     return [*elements, details("All records", table(columns, rows))]
 
 
-def _settings(model: Model | omkl.Annotator) -> str:
+def _settings(model: AnyModel) -> str:
     """List non-default parameters, and all parameters."""
     header = ["parameter", "value"]
     defaults = signature(type(model)).parameters
@@ -422,7 +422,7 @@ def _settings(model: Model | omkl.Annotator) -> str:
     return summary + details("All parameters", table(header, parameters.items()))
 
 
-def size_of(model: Model | omkl.Annotator) -> dict[str, str]:
+def size_of(model: AnyModel) -> dict[str, str]:
     """Return the sizes of a model."""
     if model.example_kind == "annotations":
         return {"parts": number(len(model.kernel_weights_))}

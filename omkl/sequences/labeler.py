@@ -1,7 +1,7 @@
 """SequenceLabeler, and Labeler, the base class that it shares with the labeler of graphs."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ from omkl.estimators.explanations import Explanation
 from omkl.estimators.online_explanations import Outputs, explain_difference
 from omkl.estimators.options import Budget, OptionsOr, Passes
 from omkl.estimators.sources import ExamplesLike, TrainingBlock, blocks_of
+from omkl.estimators.targets import Classes
 from omkl.estimators.token_codec import TOKEN_CONSTRAINTS
 from omkl.estimators.training import RunOptions, Task
 from omkl.estimators.validation import (
@@ -82,7 +83,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
     temperature_: float | None = field(init=False, default=None)
 
     @abstractmethod
-    def _codec(self, classes: Sequence | str | None = None) -> OwnLabelCodec:
+    def _codec(self, classes: Classes = None) -> OwnLabelCodec:
         """Return an untrained codec, with the ``classes`` that the user declares."""
 
     # ---- training --------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         y: LabelSequences = None,
         sample_weight: ArrayLike | None = None,
         *,
-        classes: Sequence | str | None = None,
+        classes: Classes = None,
         validation: tuple[ExamplesLike, LabelSequences] | None = None,
         **run: Unpack[RunOptions],
     ) -> Self:
@@ -153,7 +154,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
         self,
         X: ExamplesLike,
         y: LabelSequences = None,
-        classes: Sequence | str | None = None,
+        classes: Classes = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Train for one round on each sequence or graph, in the given order.
@@ -587,7 +588,7 @@ class SequenceLabeler(Labeler[ChainCodec]):
 
     structure_: Chain = field(init=False)
 
-    def _codec(self, classes: Sequence | str | None = None) -> ChainCodec:
+    def _codec(self, classes: Classes = None) -> ChainCodec:
         transitions = Transitions.of("transitions", self.transitions)
         return ChainCodec(ChainOutputs(transitions, self.cost, classes), self, self.lexicons)
 

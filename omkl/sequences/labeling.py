@@ -1,13 +1,14 @@
 """Codecs of labelers: LabelCodec, ChainCodec, and the inputs of a trained model."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from omkl._components import warn_caller
+from omkl.data.blocks import Names
 from omkl.estimators.explanations import Namer
 from omkl.estimators.online_explanations import piece_namer
 from omkl.estimators.sources import ExamplesLike, TrainingBlock, as_stream, blocks_of
@@ -58,7 +59,7 @@ class LabelCodec(TokenCodec, Generic[OwnInput]):
 
     @staticmethod
     @abstractmethod
-    def read(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
+    def read(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
         """Validate and flatten inputs, and their labels and weights if they are ``labeled``.
 
         ``names`` is the order of the columns of data frames; None takes that of the first input.
@@ -109,7 +110,7 @@ class ChainCodec(LabelCodec[Span]):
     structure: Chain
 
     @staticmethod
-    def read(block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True) -> TokenData:
+    def read(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
         return read_sequences(block, names, labeled)
 
     def encode_input(self, data: TokenData) -> Span:

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from omkl.data import Stream
-from omkl.data.blocks import is_frame, n_rows
+from omkl.data.blocks import Names, is_frame, n_rows
 from omkl.data.frames import LARGEST, column_names
 from omkl.data.table_reading import TrainingColumns, read_table
 from omkl.estimators.sources import TrainingBlock
-from omkl.estimators.targets import Labels, Outputs, learn_labels
+from omkl.estimators.targets import Classes, Labels, Outputs, learn_labels
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import InputError
 from omkl.features.views import FlatTokens, TokenData
@@ -29,9 +29,7 @@ Sequences: TypeAlias = Collection | Stream | Iterator
 LabelSequences: TypeAlias = Collection[Collection | None] | None
 
 
-def read_sequences(
-    block: TrainingBlock, names: Sequence[str] | None, labeled: bool = True
-) -> TokenData:
+def read_sequences(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
     """Validate and flatten sequences, and their labels and weights.
 
     ``names`` is the order of the columns of data frames; None takes that of the first sequence.
@@ -108,9 +106,7 @@ class ChainOutputs(Outputs[Labels, Chain]):
     single = False
     codes = PartialLabels
 
-    def __init__(
-        self, transitions: Transitions, cost: ArrayLike | None, classes: Sequence | str | None
-    ) -> None:
+    def __init__(self, transitions: Transitions, cost: ArrayLike | None, classes: Classes) -> None:
         self._transitions = transitions.scores
         self._cost = cost
         self._classes = classes
@@ -233,7 +229,7 @@ def names_in(X: Sequences) -> list[str] | None:
     return column_names(next(iter(X), None)) if isinstance(X, Collection) else None
 
 
-def flatten(X: Sequences, names: Sequence[str] | None = None) -> tuple[FlatTokens, np.ndarray]:
+def flatten(X: Sequences, names: Names = None) -> tuple[FlatTokens, np.ndarray]:
     """Concatenate the tokens of all sequences; return the tokens and the offsets of the sequences.
 
     ``names`` is the order of the columns of data frames, by default that of the first data frame.
@@ -273,7 +269,7 @@ def _offsets(lengths: Iterable[int]) -> np.ndarray:
     return np.array([0, *accumulate(lengths)], dtype=np.int64)
 
 
-def _checked_sequence(sequence: Iterable, i: int, names: Sequence[str] | None) -> Any:
+def _checked_sequence(sequence: Iterable, i: int, names: Names) -> Any:
     """Check sequence i, and convert a data frame, whose columns get the order of ``names``."""
     is_no_list = isinstance(sequence, (str, bytes, dict, set, frozenset))
     if is_no_list or not isinstance(sequence, Iterable):
