@@ -14,6 +14,8 @@ from omkl.exceptions import InputError, MissingDependencyError, ModelFileError
 
 #: JSON values of a model file, by name.
 Manifest: TypeAlias = dict[str, Any]
+#: Record of a training, an evaluation or a part of a model: values by name.
+Record: TypeAlias = dict[str, Any]
 #: A value of JSON.
 Json: TypeAlias = str | float | Sequence | Mapping | None
 #: Arrays of a model file, by name.

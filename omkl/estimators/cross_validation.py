@@ -23,7 +23,7 @@ from omkl.estimators.batch import ClassDecoder, NumberDecoder, has_log_odds, is_
 from omkl.estimators.targets import has_columns
 from omkl.estimators.validation import check_sample_weight
 from omkl.exceptions import DataWarning, InputError
-from omkl.online.rounds import Record
+from omkl.persistence import Record
 
 #: Number of standard errors by which log-losses that count as equal may differ.
 TIE = 1.0

@@ -14,7 +14,7 @@ from omkl.data.blocks import AnyRows, Names
 from omkl.data.table_reading import is_list_of_dicts, is_table
 from omkl.exceptions import InputError
 from omkl.groups.base import Contributions, Piece
-from omkl.online.rounds import Record
+from omkl.persistence import Record
 
 #: Maximum number of groups in text; contributions of the other groups are summed.
 SHOWN = 10

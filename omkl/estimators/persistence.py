@@ -18,7 +18,7 @@ from omkl._components import Component, parameters_of
 from omkl._files import read_archive, write_archive
 from omkl.exceptions import InputError, ModelFileError
 from omkl.groups.base import Bank
-from omkl.online.rounds import Record
+from omkl.persistence import Record
 
 
 def check_is_fitted(estimator: SavedEstimator) -> None:

@@ -13,8 +13,7 @@ from omkl._messages import listed
 from omkl.data.frames import LARGEST, is_missing, text_array
 from omkl.estimators.validation import as_numbers
 from omkl.exceptions import InputError
-from omkl.online.rounds import Record, Values
-from omkl.persistence import Packer, Unpacker, check_labels, object_array
+from omkl.persistence import Manifest, Packer, Record, Unpacker, check_labels, object_array
 from omkl.structures.base import Structure
 from omkl.structures.multiclass import Binary, Multiclass, Scalar
 
@@ -101,7 +100,7 @@ class Labels:
                 f"{listed(self.labels, 5)}."
             ) from None
 
-    def learned(self) -> Values:
+    def learned(self) -> Manifest:
         """Learned attributes of the estimator, by name."""
         return {"classes_": self.as_array()}
 
@@ -113,13 +112,13 @@ class Labels:
         labels = self.labels if n_outputs > 1 else self.labels[1:]
         return [{"label": label} for label in labels]
 
-    def pack(self, packer: Packer) -> Values:
+    def pack(self, packer: Packer) -> Manifest:
         """Entries of a model file's manifest."""
         check_labels(self.labels)
         return {"labels": packer.pack(self.labels, "y"), "labels_grow": self.grows}
 
     @classmethod
-    def unpack(cls, manifest: Values, unpacker: Unpacker) -> Self:
+    def unpack(cls, manifest: Manifest, unpacker: Unpacker) -> Self:
         """The inverse of :meth:`pack`."""
         return cls(unpacker.unpack(manifest["labels"]), manifest["labels_grow"])
 
@@ -145,7 +144,7 @@ class Targets:
         """Return targets minus the level."""
         return np.asarray(y, dtype=np.float64) - self.level
 
-    def learned(self) -> Values:
+    def learned(self) -> Manifest:
         """Learned attributes of the estimator, by name."""
         return {"level_": self.level}
 
@@ -153,12 +152,12 @@ class Targets:
         """Return an empty dict for the single column, which has no label."""
         return [{}]
 
-    def pack(self, packer: Packer) -> Values:
+    def pack(self, packer: Packer) -> Manifest:
         """Entries of a model file's manifest."""
         return {"level": self.level}
 
     @classmethod
-    def unpack(cls, manifest: Values, unpacker: Unpacker) -> Any:
+    def unpack(cls, manifest: Manifest, unpacker: Unpacker) -> Any:
         """The inverse of :meth:`pack`."""
         return cls(manifest["level"])
 

@@ -18,7 +18,6 @@ from omkl.groups.templates.language import TemplateSet
 from omkl.groups.templates.layout import ArcSentence, ArcTokens
 from omkl.online.averaging import Predictor
 from omkl.online.model import Codec, OnlineModel
-from omkl.parsing.relations import RelationLabeler
 from omkl.parsing.sentences import (
     Sentences,
     check_trees,
@@ -169,7 +168,8 @@ class TreeCodec(Codec):
     """Codec of sentences and trees, as :class:`TreeDecoder` sees it."""
 
     structure: TreeStructure
-    relations: RelationLabeler | None
+    #: A RelationLabeler, or None.
+    relations: Any
     features: dict[str, list]
     templates: TemplateSet
 

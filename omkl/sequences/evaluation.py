@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl.estimators.validation import OneOf
 from omkl.exceptions import InputError
-from omkl.online.rounds import Record
+from omkl.persistence import Record
 
 #: Labels for entities: O (outside), or a type with B (begin), I (inside), E or L (end), S or U
 #: (single token).
