@@ -51,8 +51,6 @@ AnyPotentials: TypeAlias = CheckedPotentials | tuple[ArrayLike, ...]
 #: Maximum number of labels of a second-order chain, whose table of trigrams grows with the cube of
 #: their number.
 MOST_LABELS = 400
-#: Up to so many sequences are decoded one by one, with the function that training has compiled.
-FEW = 64
 NOTHING_ALLOWED = "No labelling is allowed: the constraints contradict each other."
 
 
@@ -219,16 +217,12 @@ class Chain(Labelling):
 
     def decode_many(self, potentials: AnyPotentials, offsets: np.ndarray) -> np.ndarray:
         potentials = self._checked(potentials)
-        if self.order == 2 or len(offsets) <= FEW:
+        if self.order == 2:
             return self._decode_in_turn(potentials, offsets)
         potentials = self._within_allowed(potentials, offsets)
         if not len(potentials.pairwise):
             labels, _ = self._viterbi(potentials)
             return labels
-        return self._decode_linked(potentials, offsets)
-
-    def _decode_linked(self, potentials: CheckedPotentials, offsets: np.ndarray) -> np.ndarray:
-        """Return the best labels of sequences, concatenated, whose labels have transitions."""
         structure = PackedStructure(jit.CHAIN, with_marginals=False, arrays=self.arrays())
         labels = np.empty(len(potentials.unary), np.int64)
         jit.viterbi_many(structure.address, *potentials, offsets, labels)
@@ -239,11 +233,8 @@ class Chain(Labelling):
         labels = [np.zeros(0, np.int64)]
         for low, high in itertools.pairwise(offsets.tolist()):
             if low < high:
-                potentials_of_sequence = self._within_allowed(self.part(potentials, low, high))
-                if self.order == 1 and len(potentials_of_sequence.pairwise):
-                    best = self._decode_linked(potentials_of_sequence, np.array([0, high - low]))
-                else:
-                    best, _ = self._viterbi(potentials_of_sequence)
+                part = self.part(potentials, low, high)
+                best, _ = self._viterbi(self._within_allowed(part))
                 labels.append(best)
         return np.concatenate(labels)
 
