@@ -12,6 +12,7 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 from omkl.structures._jit_labels import row_of
+from omkl.structures.graphs._jit_labellings import list_by_node
 
 #: Largest capacity of an arc.
 LARGEST = 2**30
@@ -101,16 +102,8 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
     ``levels`` (number of nodes,) gets :data:`UNREACHED` for nodes on the side of the sink.
     """
     n_nodes = levels.shape[0]
-    starts = np.zeros(n_nodes + 1, np.int64)
-    for tail in tails:
-        starts[tail + 1] += 1
-    for node in range(n_nodes):
-        starts[node + 1] += starts[node]
+    starts, arcs = list_by_node(tails, n_nodes)
     next_place = starts.copy()
-    arcs = np.empty(tails.shape[0], np.int64)
-    for arc in range(tails.shape[0]):
-        arcs[next_place[tails[arc]]] = arc
-        next_place[tails[arc]] += 1
     queue = np.empty(n_nodes, np.int64)
     path = np.empty(n_nodes, np.int64)
     flow = np.int64(0)

@@ -125,6 +125,22 @@ def spread_to_parallel_edges(of_single, single_edge_of, reverse, pair_marginals)
 # ---- the best labelling --------------------------------------------------------------------------
 
 
+@inner
+def sum_of_largest(scores):
+    """Return the sum of the largest finite magnitudes of rows (rows, n), and if a score is -inf."""
+    total = 0.0
+    forbids = False
+    for row in range(scores.shape[0]):
+        largest = 0.0
+        for column in range(scores.shape[1]):
+            score = scores[row, column]
+            forbids |= score == -np.inf
+            if np.isfinite(score):
+                largest = max(largest, abs(score))
+        total += largest
+    return total, forbids
+
+
 @compiled
 def lowest_score(unary, pairwise, n_edges):
     """Return a finite score that may replace those of -inf, which forbid parts; 0 without any.
@@ -132,49 +148,12 @@ def lowest_score(unary, pairwise, n_edges):
     It is so low that every allowed labelling is better than every forbidden one. ``unary`` is
     (n, K), and ``pairwise`` is (n_edges, K, K) or (1, K, K).
     """
-    forbids = False
-    total = 0.0
-    for i in range(unary.shape[0]):
-        largest = 0.0
-        for y in range(unary.shape[1]):
-            forbids |= unary[i, y] == -np.inf
-            if np.isfinite(unary[i, y]):
-                largest = max(largest, abs(unary[i, y]))
-        total += largest
-    of_edges = 0.0
-    for e in range(pairwise.shape[0]):
-        largest = 0.0
-        for y in range(pairwise.shape[1]):
-            for z in range(pairwise.shape[2]):
-                forbids |= pairwise[e, y, z] == -np.inf
-                if np.isfinite(pairwise[e, y, z]):
-                    largest = max(largest, abs(pairwise[e, y, z]))
-        of_edges += largest
-    if not forbids:
+    n_tables, n_labels, _ = pairwise.shape
+    of_nodes, forbids_labels = sum_of_largest(unary)
+    of_edges, forbids_pairs = sum_of_largest(pairwise.reshape(n_tables, n_labels * n_labels))
+    if not forbids_labels and not forbids_pairs:
         return 0.0
-    repeats = n_edges / max(pairwise.shape[0], 1)
-    return -2.0 * (total + repeats * of_edges) - 1.0
-
-
-@compiled
-def raised_unary(unary, lowest):
-    """Return scores (n, K) of which none is below ``lowest``."""
-    raised = np.empty(unary.shape)
-    for i in range(unary.shape[0]):
-        for y in range(unary.shape[1]):
-            raised[i, y] = lowest if unary[i, y] < lowest else unary[i, y]
-    return raised
-
-
-@compiled
-def raised_pairs(pairwise, lowest):
-    """Return scores (E, K, K) of which none is below ``lowest``."""
-    raised = np.empty(pairwise.shape)
-    for e in range(pairwise.shape[0]):
-        for y in range(pairwise.shape[1]):
-            for z in range(pairwise.shape[2]):
-                raised[e, y, z] = lowest if pairwise[e, y, z] < lowest else pairwise[e, y, z]
-    return raised
+    return -2.0 * (of_nodes + n_edges / max(n_tables, 1) * of_edges) - 1.0
 
 
 @inner
@@ -229,8 +208,8 @@ def solve(structure_address, unary, pairwise, labels):
         lowest = lowest_score(unary, pairwise, edges.shape[0])
     scores, pairs = unary, pairwise
     if lowest < 0.0:
-        scores = raised_unary(unary, lowest)
-        pairs = raised_pairs(pairwise, lowest)
+        scores = np.maximum(unary, lowest)
+        pairs = np.maximum(pairwise, lowest)
     bound = pass_messages(structure_address, scores, pairs, labels)
     return score_labels(unary, pairwise, edges, labels), bound
 
@@ -246,10 +225,7 @@ def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
     """Write a good labelling, whose labels add their weighted costs; return its score and cost."""
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
-    augmented = np.empty(unary.shape)
-    for i in range(unary.shape[0]):
-        for y in range(unary.shape[1]):
-            augmented[i, y] = unary[i, y]
+    augmented = unary.copy()
     if cost_weight != 0.0:
         augment_labels(structure_address, augmented, gold, cost_weight)
     pairs = pairwise

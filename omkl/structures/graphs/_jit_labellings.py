@@ -76,7 +76,8 @@ def arrange(edges, n):
 
     These are ``order`` (n,), ``starts`` (n + 1,), ``middle`` (n,) and ``incident`` (2 E,).
     """
-    starts, incident = list_incident_edges(edges, n)
+    starts, ends = list_by_node(edges.ravel(), n)
+    incident = ends // 2
     order = np.empty(n, np.int64)
     parents = np.empty(n, np.int64)
     all_edges = np.ones(edges.shape[0], np.bool_)
@@ -106,20 +107,21 @@ def arrange(edges, n):
 
 
 @inner
-def list_incident_edges(edges, n):
-    """Return the bounds (n + 1,) of the incident edges of each node, and these edges (2 E,)."""
-    degrees = np.zeros(n + 1, np.int64)
-    for e in range(edges.shape[0]):
-        degrees[edges[e, 0] + 1] += 1
-        degrees[edges[e, 1] + 1] += 1
-    starts = np.cumsum(degrees)
-    free = starts[:-1].copy()
-    incident = np.empty(2 * edges.shape[0], np.int64)
-    for e in range(edges.shape[0]):
-        for side in range(2):
-            incident[free[edges[e, side]]] = e
-            free[edges[e, side]] += 1
-    return starts, incident
+def list_by_node(node_of, n):
+    """Return the bounds (n + 1,) of the items of each of n nodes, and these items, in their order.
+
+    Item k belongs to the node ``node_of[k]``.
+    """
+    starts = np.zeros(n + 1, np.int64)
+    for node in node_of:
+        starts[node + 1] += 1
+    starts = np.cumsum(starts)
+    next_place = starts.copy()
+    items = np.empty(node_of.shape[0], np.int64)
+    for item in range(node_of.shape[0]):
+        items[next_place[node_of[item]]] = item
+        next_place[node_of[item]] += 1
+    return starts, items
 
 
 @inner

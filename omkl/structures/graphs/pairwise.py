@@ -195,8 +195,8 @@ class PairwiseGraph(Labelling):
         """Improve an allowed labelling in place, where -inf forbids parts; return its score."""
         unary, pairwise, layout = potentials
         lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
-        scores = jit.raised_unary(unary, lowest)
-        pairs = jit.raised_pairs(pairwise, lowest)
+        scores = np.maximum(unary, lowest)
+        pairs = np.maximum(pairwise, lowest)
         ascend(scores, pairs, layout.arrays, self.sweeps, jit.PROVED, labels)
         return score_labels(unary, pairwise, layout.edges, labels)
 
