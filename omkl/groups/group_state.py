@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,6 +61,25 @@ class Mixture(NamedTuple):
         """
         shards = zip(self.averages, directions, self.weights, sums)
         return [spread(average) * v + weight * u for average, v, weight, u in shards]
+
+
+    def write(
+        self,
+        states: Sequence[dict[str, np.ndarray]],
+        where: Any,
+        spread: Callable[[np.ndarray], np.ndarray],
+        table: np.ndarray,
+        sums: np.ndarray,
+    ) -> None:
+        """Write a mixture of the entries ``where`` of tables, and of their running sums, if any.
+
+        ``spread`` is described in :meth:`directions`.
+        """
+        tables = [state["table"][where] for state in states]
+        if len(sums):
+            sums_of_shards = [state["sums"][where] for state in states]
+            sums[where] = sum(self.sums(tables, sums_of_shards, spread))
+        table[where] = sum(self.directions(tables, spread))
 
 
 class OwnsGroups(Protocol):

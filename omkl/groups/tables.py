@@ -111,11 +111,7 @@ class TableBank(Bank):
         for low in range(0, n_rows, TOGETHER):
             rows = slice(low, min(low + TOGETHER, n_rows))
             spread = partial(self._spread, rows=rows)
-            tables = [state["table"][rows] for state in states]
-            if self.averaging:
-                sums = [state["sums"][rows] for state in states]
-                self._sums[rows] = sum(mixture.sums(tables, sums, spread))
-            self.table[rows] = sum(mixture.directions(tables, spread))
+            mixture.write(states, rows, spread, self.table, self._sums)
         self._find_nonzero()
         self.recompute_norms()
 

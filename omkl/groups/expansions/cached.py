@@ -16,7 +16,12 @@ from omkl._threads import in_threads
 from omkl.groups.base import CompiledBank
 from omkl.groups.expansions import _jit_cached as jit
 from omkl.groups.expansions._jit_kernel import has_gradient
-from omkl.groups.expansions.kernel import KernelBank, KernelExpansion, SupportBuffer
+from omkl.groups.expansions.kernel import (
+    KernelBank,
+    KernelExpansion,
+    SupportBuffer,
+    without_unused,
+)
 from omkl.groups.tokens import Span, Tokens
 from omkl.kernels.base import Kernel, cross_matrices
 from omkl.kernels.inputs import in_precision, row_blocks
@@ -212,16 +217,10 @@ class CachedKernelBank(CompiledBank, KernelBank):
         """Return these groups as an expansion over the tokens in use; drop the Gram matrices."""
         self._gram = None
         self._gram_rows = None
-        is_used = self._coefficients.any(axis=(0, 2))
-        sums = self._sums
-        if self.averaging:
-            is_used |= sums.any(axis=(0, 2))
-            sums = sums[:, is_used]
         expansion = KernelExpansion(
             self.names, self.kernels, self.views, self.n_outputs, self.averaging, self.dtype
         )
-        supports = {view: support[is_used] for view, support in self.supports.items()}
-        expansion.set_support(supports, self._coefficients[:, is_used], sums)
+        expansion.set_support(*without_unused(self.supports, self._coefficients, self._sums))
         return expansion
 
 

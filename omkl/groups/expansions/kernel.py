@@ -104,10 +104,8 @@ class KernelBank(Bank):
         return FrozenExpansion(self)
 
     def condensed(self) -> dict[str, np.ndarray]:
-        coefficients = self.averaged_coefficients()
-        is_used = coefficients.any(axis=(0, 2))
-        supports = {view: support[is_used] for view, support in self.supports.items()}
-        return state_of(supports, coefficients[:, is_used], self.sums[:, :0])
+        no_sums = self.sums[:, :0]
+        return state_of(*without_unused(self.supports, self.averaged_coefficients(), no_sums))
 
     def state(self) -> dict[str, np.ndarray]:
         return state_of(self.supports, self.coefficients, self.sums)
@@ -298,21 +296,18 @@ class KernelExpansion(KernelBank):
         coefficients = [state["coefficients"] for state in states]
         terms = mixture.directions(coefficients, spread_over_coefficients)
         mixed = mixed_with_added(terms, n)  # (p, S, K)
-        is_used = mixed.any(axis=(0, 2))
         mixed_sums = mixed[:, :0]
         if self.averaging:
             sums = [state["sums"] for state in states]
             terms = mixture.sums(coefficients, sums, spread_over_coefficients)
             mixed_sums = mixed_with_added(terms, n)
-            is_used |= mixed_sums.any(axis=(0, 2))
-            mixed_sums = mixed_sums[:, is_used]
         vectors = {view: [support] for view, support in self.supports.items()}
         for state in states:
             # a shard without support has no arrays
             for view, support in support_of(state).items():
                 vectors.setdefault(view, []).append(support[n:])
-        supports = {view: np.concatenate(blocks)[is_used] for view, blocks in vectors.items()}
-        self.set_support(supports, mixed[:, is_used], mixed_sums)
+        supports = {view: np.concatenate(blocks) for view, blocks in vectors.items()}
+        self.set_support(*without_unused(supports, mixed, mixed_sums))
         self.recompute_norms()
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
@@ -335,6 +330,18 @@ def mixed_with_added(terms: list[np.ndarray], n: int) -> np.ndarray:
     """Mix coefficients (p, S, K) of the first n support vectors; append those that shards added."""
     mixed = sum(term[:, :n] for term in terms)
     return np.concatenate([mixed, *(term[:, n:] for term in terms)], axis=1)
+
+
+def without_unused(
+    supports: dict[str, np.ndarray], coefficients: np.ndarray, sums: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Leave out support vectors whose coefficients (p, S, K) and sums (p, S or 0, K) are zero."""
+    is_used = coefficients.any(axis=(0, 2))
+    if sums.shape[1]:
+        is_used |= sums.any(axis=(0, 2))
+        sums = sums[:, is_used]
+    used_supports = {view: support[is_used] for view, support in supports.items()}
+    return used_supports, coefficients[:, is_used], sums
 
 
 class FrozenExpansion(FrozenGroups):

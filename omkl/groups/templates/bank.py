@@ -469,11 +469,7 @@ class ArcTemplateBank(Bank):
     def mix(self, states: Sequence[dict[str, np.ndarray]], mixture: Mixture) -> None:
         for k, block in enumerate(self._blocks):
             weight_of_group = itemgetter(k)  # of the weights (p,) of a shard
-            tables = [state["table"][block] for state in states]
-            if self.averaging:
-                sums = [state["sums"][block] for state in states]
-                self._sums[block] = sum(mixture.sums(tables, sums, weight_of_group))
-            self.table[block] = sum(mixture.directions(tables, weight_of_group))
+            mixture.write(states, block, weight_of_group, self.table, self._sums)
         self.recompute_norms()
         self._stored[:] = self.group_state.square_norms > 0
 

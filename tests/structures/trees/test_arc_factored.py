@@ -253,12 +253,13 @@ def test_difference_is_that_of_indicators_and_scores(structure_class, seed, n, s
     scores = draw_scores(seed, n, "plain")
     trees = Trees(n, NonProjectiveTree(single_root)).heads
     predicted, gold = trees[rng.integers(len(trees), size=2)]
-    gap, (gradient,) = structure.difference(scores, predicted, gold)
+    gap, difference = structure.difference(scores, predicted, gold)
+    gradient = difference.arcs
     expected = structure.score(scores, predicted) - structure.score(scores, gold)
     assert_allclose(gap, expected, atol=1e-12)
     assert_allclose(gradient, structure.indicator(predicted).arcs - structure.indicator(gold).arcs)
     assert structure.cost(gold, predicted) == (gold != predicted).sum()
-    structure.subtract_indicator(gradient, predicted)
+    structure.subtract_indicator(difference, predicted)
     assert_allclose(gradient, -structure.indicator(gold).arcs)
     assert structure.zeros(n).arcs.shape == scores.shape
 
