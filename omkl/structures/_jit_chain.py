@@ -10,16 +10,19 @@ label or a transition. A gold label of -1 is unknown. Signatures are those of
 import numpy as np
 
 from omkl._compilation import compiled, inner
+from omkl._pointers import flat
 from omkl.signatures import StructureFunctions
 from omkl.structures._jit_labels import (
     augment_labels,
     cost_of_labels,
     decode,
+    exponentiate,
     indicate_labels,
     labels_at,
     largest,
     normalize,
     row_of,
+    scale_to_one,
     score_labels,
 )
 
@@ -127,20 +130,15 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
     leaving = np.empty((n_labels, n))
     log_partition = 0.0
     for t in range(n):
-        highest = largest(unary[t])
-        log_partition += highest
-        for j in range(n_labels):
-            local[t, j] = np.exp(unary[t, j] - highest)
+        log_partition += exponentiate(unary[t], local[t])
     edges = np.empty(pairwise.shape)
     transposed = np.empty(pairwise.shape)
     for e in range(pairwise.shape[0]):
-        highest = -np.inf
-        for i in range(n_labels):
-            highest = max(highest, largest(pairwise[e, i]))
+        highest = exponentiate(flat(pairwise[e]), flat(edges[e]))
         log_partition += highest * (n - 1 if shared else 1)
         for i in range(n_labels):
             for j in range(n_labels):
-                edges[e, i, j] = transposed[e, j, i] = np.exp(pairwise[e, i, j] - highest)
+                transposed[e, j, i] = edges[e, i, j]
 
     arriving = np.empty(n_labels)
     backward = np.empty(n_labels)
@@ -149,26 +147,19 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
     for t in range(n):
         if t > 0:
             pass_on(forward[t - 1], edges[row_of(edges, t - 1)], arriving)
-        total = 0.0
         for j in range(n_labels):
-            arriving[j] *= local[t, j]
-            total += arriving[j]
+            forward[t, j] = arriving[j] * local[t, j]
+        total = scale_to_one(forward[t])
         if not total > 0.0:
             return np.nan
-        for j in range(n_labels):
-            forward[t, j] = arriving[j] / total
         log_partition += np.log(total)
 
     for t in range(n - 1, -1, -1):
-        overlap = 0.0
         for j in range(n_labels):
             unary_marginals[t, j] = forward[t, j] * backward[j]
-            overlap += unary_marginals[t, j]
             incoming[t, j] = local[t, j] * backward[j]
-        if not overlap > LEAST_OVERLAP:
+        if not scale_to_one(unary_marginals[t]) > LEAST_OVERLAP:
             return np.nan
-        for j in range(n_labels):
-            unary_marginals[t, j] /= overlap
         if t == 0:
             break
         pass_on(incoming[t], transposed[row_of(transposed, t - 1)], backward)
@@ -244,17 +235,17 @@ def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, p
     log_partition = normalize(sums)
     if log_partition == -np.inf:
         return log_partition
-    pairs = np.empty(n_labels * n_labels)
+    pairs = np.empty((n_labels, n_labels))
     for t in range(n - 1):
         row = row_of(pairwise, t)
         for i in range(n_labels):
             for j in range(n_labels):
                 after = unary[t + 1, j] + backward[t + 1, j]
-                pairs[i * n_labels + j] = forward[t, i] + pairwise[row, i, j] + after
-        normalize(pairs)
+                pairs[i, j] = forward[t, i] + pairwise[row, i, j] + after
+        normalize(flat(pairs))
         for i in range(n_labels):
             for j in range(n_labels):
-                pairwise_marginals[row, i, j] += pairs[i * n_labels + j]
+                pairwise_marginals[row, i, j] += pairs[i, j]
     for t in range(n):
         for j in range(n_labels):
             unary_marginals[t, j] = forward[t, j] + backward[t, j]

@@ -208,21 +208,39 @@ def largest(scores):
 
 
 @borrowing
+def exponentiate(scores, weights):
+    """Write ``exp(score - highest score)`` to ``weights``, (n,) as the scores; return the highest.
+
+    Weights are nan if all scores are -inf.
+    """
+    highest = largest(scores)
+    for k in range(scores.shape[0]):
+        weights[k] = np.exp(scores[k] - highest)
+    return highest
+
+
+@borrowing
+def scale_to_one(weights):
+    """Divide weights (any number,) by their sum, if it is positive, in place; return the sum."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    if total > 0.0:
+        for k in range(weights.shape[0]):
+            weights[k] /= total
+    return total
+
+
+@borrowing
 def normalize(logs):
     """Turn logs of weights (any number,) into probabilities, in place; return the log of the sum.
 
-    It is -inf if all weights are zero.
+    It is -inf if all weights are zero; there are no probabilities then.
     """
-    highest = largest(logs)
+    highest = exponentiate(logs, logs)
     if highest == -np.inf:
         return highest
-    total = 0.0
-    for k in range(logs.shape[0]):
-        logs[k] = np.exp(logs[k] - highest)
-        total += logs[k]
-    for k in range(logs.shape[0]):
-        logs[k] /= total
-    return highest + np.log(total)
+    return highest + np.log(scale_to_one(logs))
 
 
 @compiled(counting=False)

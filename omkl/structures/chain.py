@@ -299,10 +299,9 @@ class Chain(Labelling):
         labels = np.empty(len(potentials.unary), np.int64)
         if gold is None:  # any array: it is not read
             gold = labels
-        if self.order == 2:
-            score = _jit_trigrams.viterbi(*potentials, self.costs, gold, cost_weight, labels)
-            return labels, score
         decode = jit.viterbi if len(potentials.pairwise) else decode_labels
+        if self.order == 2:
+            decode = _jit_trigrams.viterbi
         score = decode(self.arrays().address, *potentials, gold, cost_weight, labels)
         return labels, score
 
@@ -355,14 +354,15 @@ class Chain(Labelling):
         return potentials._replace(unary=unary, pairwise=pairwise)
 
     def _checked(self, potentials: AnyPotentials) -> CheckedPotentials:
-        """Return float64 arrays, with transitions in three dimensions."""
+        """Return contiguous float64 arrays, with transitions in three dimensions."""
         if len(potentials) != 1 + self.order:
             names = ", ".join(["unary", "pairwise", "triples"][: 1 + self.order])
             raise InputError(
                 f"The potentials of a chain of order {self.order} are ({names}), not "
                 f"{len(potentials)} arrays."
             )
-        unary, pairwise, *triples = (np.asarray(array, dtype=np.float64) for array in potentials)
+        arrays = [np.ascontiguousarray(array, dtype=np.float64) for array in potentials]
+        unary, pairwise, *triples = arrays
         if pairwise.ndim != 3:
             pairwise = pairwise.reshape(-1, *pairwise.shape[-2:])
         if self.order == 1:

@@ -15,7 +15,7 @@ from numba import types
 
 from omkl._compilation import compiled, inner
 from omkl._pointers import FLAGS, INTEGER, INTEGERS, VECTOR, Layout
-from omkl.structures._jit_labels import row_of
+from omkl.structures._jit_labels import largest, row_of
 
 #: Sweeps end when one closes less than this share of the gap between bound and score, and the last
 #: ones have not raised the score.
@@ -308,10 +308,7 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
             for y in range(n_labels):
                 belief[y] += messages[incident[q], y]
         if back:
-            highest = belief[0]
-            for y in range(1, n_labels):
-                if belief[y] > highest:
-                    highest = belief[y]
+            highest = largest(belief)
             bound += highest
             for y in range(n_labels):
                 belief[y] -= highest
@@ -353,10 +350,7 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
                         score = source[y] + pairwise[p, z, y]
                         best = score if score > best else best
                     target[z] = best
-            highest = target[0]
-            for z in range(1, n_labels):
-                if target[z] > highest:
-                    highest = target[z]
+            highest = largest(target)
             for z in range(n_labels):
                 messages[e, z] = target[z] - highest
             bound += highest

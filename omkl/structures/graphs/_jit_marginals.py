@@ -9,7 +9,8 @@ their scores, they also share ``weights[0]``.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures._jit_labels import normalize, row_of
+from omkl._pointers import flat
+from omkl.structures._jit_labels import exponentiate, largest, normalize, row_of
 from omkl.structures.graphs._jit_labellings import NO_EDGE, graph_at, walk
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
@@ -21,7 +22,7 @@ QUIET = 2
 
 
 @inner
-def exponentiate(pairwise, rates, weights, tops):
+def weigh_pairs(pairwise, rates, weights, tops):
     """Write the weights (W, K, K) of edges, and the logs of their scales, ``tops`` (W,).
 
     ``pairwise`` is (E, K, K) or (1, K, K). Return False if an edge forbids all pairs of labels.
@@ -96,14 +97,11 @@ def send_sum(source, weights, scores, rate, top, side, message):
     the node at this ``side`` of an edge with these ``weights`` and ``scores`` (K, K).
     """
     n_labels = source.shape[0]
-    highest = source[0]
-    for y in range(1, n_labels):
-        highest = max(highest, source[y])
+    chances = np.empty(n_labels)
+    highest = exponentiate(source, chances)
     if not highest > -np.inf:
         return -np.inf
-    chances = np.empty(n_labels)
     for y in range(n_labels):
-        chances[y] = np.exp(source[y] - highest)
         message[y] = 0.0
     if side == 0:
         for y in range(n_labels):
@@ -113,17 +111,16 @@ def send_sum(source, weights, scores, rate, top, side, message):
         for z in range(n_labels):
             for y in range(n_labels):
                 message[z] += chances[y] * weights[z, y]
-    largest = -np.inf
     for z in range(n_labels):
         if message[z] >= SMALLEST:
             message[z] = np.log(message[z])
         else:
             message[z] = log_of_sum(source, scores, rate, side, z, highest, top)
-        largest = max(largest, message[z])
-    if largest > -np.inf:
+    maximum = largest(message)
+    if maximum > -np.inf:
         for z in range(n_labels):
-            message[z] -= largest
-    return highest + top + largest
+            message[z] -= maximum
+    return highest + top + maximum
 
 
 @inner
@@ -156,7 +153,7 @@ def beliefs(
     """
     edges, _, starts, _, incident = graph
     n, n_labels = unary.shape
-    pairs = np.empty(n_labels * n_labels)
+    pairs = np.empty((n_labels, n_labels))
     pairwise_marginals[:] = 0.0
     for i in range(n):
         collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, potentials[i])
@@ -171,17 +168,17 @@ def beliefs(
         scores = pairwise[row]
         for y in range(n_labels):
             for z in range(n_labels):
-                pairs[n_labels * y + z] = -np.inf
+                pairs[y, z] = -np.inf
                 if of_first[y] > -np.inf and of_second[z] > -np.inf:
                     without_messages = (
                         of_first[y] - messages[0, e, y] + of_second[z] - messages[1, e, z]
                     )
-                    pairs[n_labels * y + z] = scores[y, z] / rates[e] + without_messages
-        if not normalize(pairs) > -np.inf:
+                    pairs[y, z] = scores[y, z] / rates[e] + without_messages
+        if not normalize(flat(pairs)) > -np.inf:
             return False
         for y in range(n_labels):
             for z in range(n_labels):
-                pairwise_marginals[row, y, z] += pairs[n_labels * y + z]
+                pairwise_marginals[row, y, z] += pairs[y, z]
     return True
 
 
@@ -254,7 +251,7 @@ def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginal
         n_weights = min(pairwise.shape[0], n_edges)
     weights = np.empty((n_weights, n_labels, n_labels))
     tops = np.empty(n_weights)
-    if not exponentiate(pairwise, rates, weights, tops):
+    if not weigh_pairs(pairwise, rates, weights, tops):
         return -np.inf
     messages = np.zeros((2, n_edges, n_labels))
     belief = np.empty(n_labels)
