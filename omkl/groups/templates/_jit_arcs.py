@@ -86,27 +86,19 @@ def bucket_of_distance(mixed, code):
 
 
 @compiled
-def fold_views(
-    columns, root, n_nodes, starts, offsets, fields, head_keys, modifier_keys, third_keys
-):
-    """Hash each view of each token into 64 bits.
+def fold_views(columns, root, starts, offsets, fields, keys):
+    """Hash each view of each token into 64 bits: write to ``keys`` (views, number of tokens).
 
-    Heads, modifiers and third nodes have different hashes. View ``v`` has the atoms
-    ``starts[v] : starts[v + 1]``, each with an offset and a row of ``columns``. Writes to
-    ``head_keys``, ``modifier_keys`` and ``third_keys``, (views, n_nodes); the last one may be
-    empty.
+    View ``v`` has the atoms ``starts[v] : starts[v + 1]``, each with an offset and a row of
+    ``columns``; the first token is in the column ``root``.
     """
-    for view in range(starts.shape[0] - 1):
-        for i in range(n_nodes):
+    for view in range(keys.shape[0]):
+        for i in range(keys.shape[1]):
             key = np.uint64(1)
             for atom in range(starts[view], starts[view + 1]):
                 key = (key ^ columns[fields[atom], root + i + offsets[atom]]) * MIX
                 key ^= key >> HALF
-            head_keys[view, i] = key
-            key *= TURN
-            modifier_keys[view, i] = key ^ (key >> HALF)
-            if third_keys.shape[0] > 0:
-                third_keys[view, i] = (key ^ (key >> HALF)) * TURN
+            keys[view, i] = key
 
 
 @compiled

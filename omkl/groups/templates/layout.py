@@ -324,20 +324,14 @@ class TemplateLayout:
         columns = x.tokens.columns
         rows = self._rows_of(x.tokens.fields)
         n_views = len(self._starts) - 1
-        heads, modifiers = np.empty((2, n_views, n_nodes), np.uint64)
-        n_thirds = 0 if self.part == "arc" else n_views
-        thirds = np.empty((n_thirds, n_nodes), np.uint64)
-        jit.fold_views(
-            columns,
-            x.root,
-            n_nodes,
-            self._starts,
-            self._offsets,
-            rows.of_atoms,
-            heads,
-            modifiers,
-            thirds,
-        )
+        heads = np.empty((n_views, n_nodes), np.uint64)
+        jit.fold_views(columns, x.root, self._starts, self._offsets, rows.of_atoms, heads)
+        # heads, modifiers and third nodes have different hashes
+        turned = heads * jit.TURN
+        modifiers = turned ^ (turned >> jit.HALF)
+        thirds = modifiers[:0]
+        if self.part != "arc":
+            thirds = modifiers * jit.TURN
         codes = columns[rows.between, x.root : x.root + n_nodes]
         return ArcKeys(heads=heads, modifiers=modifiers, thirds=thirds, codes=codes)
 

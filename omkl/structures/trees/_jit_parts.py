@@ -218,6 +218,28 @@ def climb(lists, scores, parts, single_root, projective, arc_into):
 
 
 @borrowing
+def best_arc_into(climb, word, least, m, is_below_m):
+    """Return the best arc into a word that scores more than ``least``, NO_ARC if there is none.
+
+    Heads are m and its descendants if ``is_below_m``, else all others. Scores of the arcs are those
+    in ``climb.head_scores``.
+    """
+    lists, head_scores = climb.lists, climb.head_scores
+    first = lists.starts[word]
+    best = least
+    best_arc = NO_ARC
+    for arc in range(first, lists.starts[word + 1]):
+        h = lists.heads[arc]
+        if not head_scores[arc - first] > best or (h == 0 and climb.single_root):
+            continue
+        is_allowed = is_below(lists, climb.arc_into, h, m) == is_below_m
+        if is_allowed and not crosses(climb, h, word, word):
+            best = head_scores[arc - first]
+            best_arc = arc
+    return best_arc
+
+
+@borrowing
 def change_head(climb, m):
     """Give m its best head, in ``climb.arc_into``; return whether it was another one."""
     lists, arc_into, head_scores = climb.lists, climb.arc_into, climb.head_scores
@@ -226,15 +248,8 @@ def change_head(climb, m):
     if end - first == 1:
         return False
     score_heads(climb, m)
-    best = head_scores[arc_into[m] - first] + TINY
-    best_arc = NO_ARC
-    for arc in range(first, end):
-        h = lists.heads[arc]
-        if not head_scores[arc - first] > best or (h == 0 and climb.single_root):
-            continue
-        if not is_below(lists, arc_into, h, m) and not crosses(climb, h, m, m):
-            best = head_scores[arc - first]
-            best_arc = arc
+    least = head_scores[arc_into[m] - first] + TINY
+    best_arc = best_arc_into(climb, m, least, m, False)
     if best_arc == NO_ARC:
         return False
     arc_into[m] = best_arc
@@ -277,16 +292,8 @@ def take_place(climb, arc, m, above):
     arc_before = arc_into[m]
     arc_into[m] = arc
     score_heads(climb, above)
-    first = lists.starts[above]
-    best = head_scores[arc_into[above] - first] - gain + TINY
-    best_arc = NO_ARC
-    for other in range(first, lists.starts[above + 1]):
-        h = lists.heads[other]
-        if not head_scores[other - first] > best:
-            continue
-        if is_below(lists, arc_into, h, m) and not crosses(climb, h, above, above):
-            best = head_scores[other - first]
-            best_arc = other
+    least = head_scores[arc_into[above] - lists.starts[above]] - gain + TINY
+    best_arc = best_arc_into(climb, above, least, m, True)
     if best_arc == NO_ARC:
         arc_into[m] = arc_before
         return False
