@@ -11,7 +11,7 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, CUBE, Layout, flat
-from omkl.groups._jit_group_state import bank_groups_at
+from omkl.groups._jit_group_state import bank_groups_at, fold_weights
 
 
 class Dense(NamedTuple):
@@ -81,12 +81,7 @@ def fold(bank, group, factor):
     """Multiply the weights, after adding their share of the average to the running sums."""
     dense = dense_at(bank)
     average = bank_groups_at(dense.groups).averages[0]
-    weights = flat(dense.table)
-    sums = flat(dense.sums)
-    for i in range(len(weights)):
-        if len(sums):
-            sums[i] += average * weights[i]
-        weights[i] *= factor
+    fold_weights(flat(dense.table), flat(dense.sums), average, factor)
 
 
 @borrowing

@@ -121,8 +121,7 @@ def total_gradient(pair_gradient, index, n_weights):
     total = np.zeros((1, 1, n_weights))
     of_edge = np.empty((1, n_weights))
     for e in range(pair_gradient.shape[0]):
-        for k in range(n_weights):
-            of_edge[0, k] = 0.0
+        of_edge[:] = 0.0
         sum_pairs(pair_gradient[e : e + 1], index, of_edge)
         for k in range(n_weights):
             total[0, 0, k] += of_edge[0, k]
@@ -190,9 +189,7 @@ def step_edges(bank, x, at, gradient, pair_gradient, postponed):
     n_edges = pair_gradient.shape[0]
     if n_edges == 0:
         if not postponed:
-            square_gradients = bank_groups_at(edges.groups).square_gradients
-            for k in range(edges.n_groups):
-                square_gradients[k] = 0.0
+            bank_groups_at(edges.groups).square_gradients[:] = 0.0
         return
     sums = np.zeros((n_edges, edges.n_weights))
     sum_pairs(pair_gradient, edges.weight_of, sums)

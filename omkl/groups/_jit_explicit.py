@@ -238,8 +238,7 @@ def take_step(weights, features, at, gradient, moving):
     even if tokens share features.
     """
     groups = bank_groups_at(weights.groups)
-    for k in range(groups.rates.shape[0]):
-        groups.square_gradients[k] = 0.0
+    groups.square_gradients[:] = 0.0
     list_moving(gradient, moving)
     add_products(weights, features, at, gradient, moving, groups)
     move_rows(weights, features, at, gradient, moving, groups)

@@ -52,6 +52,18 @@ groups_at = GROUPS.at
 bank_groups_at = BANK_GROUPS.at
 
 
+@borrowing
+def fold_weights(weights, sums, average, factor):
+    """Multiply the weights (n,) of a group, after adding their share of the average to its sums.
+
+    ``sums`` is (n,), or (0,) without an average.
+    """
+    for i in range(weights.shape[0]):
+        if sums.shape[0] > 0:
+            sums[i] += average * weights[i]
+        weights[i] *= factor
+
+
 @compiled(counting=False)
 def begin_forward_backward(method, address, pending, rate, weight):
     """Begin a round of forward-backward splitting: ``theta - rate g`` is ``v -= (rate / s) g``."""

@@ -12,7 +12,7 @@ from numba import types
 
 from omkl._compilation import borrowing, compiled
 from omkl._pointers import ADDRESS, INTEGERS, MATRIX, Layout
-from omkl.groups._jit_group_state import bank_groups_at
+from omkl.groups._jit_group_state import bank_groups_at, fold_weights
 
 
 class Maps(NamedTuple):
@@ -151,8 +151,7 @@ def step(bank, x, at, gradient, pair_gradient, postponed):
     maps = maps_at(bank)
     groups = bank_groups_at(maps.groups)
     features = mapped_tokens_at(x).features
-    for k in range(groups.rates.shape[0]):
-        groups.square_gradients[k] = 0.0
+    groups.square_gradients[:] = 0.0
     direction = np.empty(maps.table.shape[1])
     for j in range(gradient.shape[1]):
         if sum_gradient(features, at, gradient, j, direction):
@@ -168,11 +167,14 @@ def fold(bank, group, factor):
     """
     maps = maps_at(bank)
     average = bank_groups_at(maps.groups).averages[group]
+    first = maps.starts[group]
+    end = maps.starts[group + 1]
     for j in range(maps.table.shape[0]):
         if not maps.touched[group, j]:
             continue
-        for f in range(maps.starts[group], maps.starts[group + 1]):
-            if maps.sums.shape[0] > 0:
-                maps.sums[j, f] += average * maps.table[j, f]
-            maps.table[j, f] *= factor
+        weights = maps.table[j, first:end]
+        sums = weights[:0]
+        if maps.sums.shape[0] > 0:
+            sums = maps.sums[j, first:end]
+        fold_weights(weights, sums, average, factor)
         maps.touched[group, j] = factor != 0.0

@@ -62,7 +62,6 @@ class Mixture(NamedTuple):
         shards = zip(self.averages, directions, self.weights, sums)
         return [spread(average) * v + weight * u for average, v, weight, u in shards]
 
-
     def write(
         self,
         states: Sequence[dict[str, np.ndarray]],

@@ -199,6 +199,13 @@ def decode_labels(labels_address, unary, pairwise, gold, cost_weight, labels):
 
 
 @borrowing
+def copy(source, target):
+    """Copy a vector; assigning a slice would take seconds to compile."""
+    for k in range(source.shape[0]):
+        target[k] = source[k]
+
+
+@borrowing
 def largest(scores):
     """Return the largest of a vector of scores."""
     highest = -np.inf
@@ -248,8 +255,7 @@ def marginals_of_labels(labels_address, unary, pairwise, unary_marginals, pair_m
     """Write the marginals of independent labels; return log Z, -inf if none is allowed."""
     log_partition = 0.0
     for t in range(unary.shape[0]):
-        for j in range(unary.shape[1]):
-            unary_marginals[t, j] = unary[t, j]
+        copy(unary[t], unary_marginals[t])
         log_of_sum = normalize(unary_marginals[t])
         if log_of_sum == -np.inf:
             return log_of_sum

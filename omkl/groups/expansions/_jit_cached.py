@@ -12,8 +12,8 @@ import numpy as np
 from numba import types
 
 from omkl._compilation import borrowing, compiled, inner
-from omkl._pointers import ADDRESS, CUBE, FLAGS, FLOAT, INTEGER, MATRIX, Layout
-from omkl.groups._jit_group_state import bank_groups_at
+from omkl._pointers import ADDRESS, CUBE, FLAGS, FLOAT, INTEGER, MATRIX, Layout, flat
+from omkl.groups._jit_group_state import bank_groups_at, fold_weights
 from omkl.groups.expansions._jit_kernel import advance_norm, has_gradient, measure
 
 
@@ -223,17 +223,11 @@ def fold_group(cached, group, factor):
     if not cached.moved[group]:
         return
     average = bank_groups_at(cached.groups).averages[group]
-    coefficients = cached.coefficients
-    for i in range(coefficients.shape[1]):
-        for j in range(coefficients.shape[2]):
-            if cached.sums.shape[1] > 0:
-                cached.sums[group, i, j] += average * coefficients[group, i, j]
-            coefficients[group, i, j] *= factor
-    potentials = cached.potentials
+    fold_weights(flat(cached.coefficients[group]), flat(cached.sums[group]), average, factor)
+    potentials = flat(cached.potentials[group])
     rounded = potentials.dtype.type(factor)
-    for j in range(potentials.shape[1]):
-        for t in range(potentials.shape[2]):
-            potentials[group, j, t] *= rounded
+    for i in range(potentials.shape[0]):
+        potentials[i] *= rounded
     cached.moved[group] = factor != 0.0
 
 

@@ -48,8 +48,7 @@ def measure(values, rows, columns, moving, gradient, groups):
     """
     m = moving.shape[0]
     square_gradients = groups.square_gradients
-    for k in range(values.shape[0]):
-        square_gradients[k] = 0.0
+    square_gradients[:] = 0.0
     for a in range(m):
         for b in range(m):
             agreement = 0.0

@@ -11,7 +11,7 @@ its reverse. The arcs of a node are ``arcs[starts[node] : starts[node + 1]]``.
 import numpy as np
 
 from omkl._compilation import compiled, inner
-from omkl.structures._jit_labels import row_of
+from omkl.structures._jit_labels import copy, row_of
 from omkl.structures.graphs._jit_labellings import list_by_node
 
 #: Largest capacity of an arc.
@@ -108,8 +108,7 @@ def push_maximum_flow(tails, heads, room, source, sink, levels):
     path = np.empty(n_nodes, np.int64)
     flow = np.int64(0)
     while find_levels(heads, room, starts, arcs, source, sink, levels, queue):
-        for node in range(n_nodes):
-            next_place[node] = starts[node]
+        copy(starts, next_place)
         flow += push_along_levels(
             tails, heads, room, starts, arcs, next_place, source, sink, levels, path
         )
@@ -123,8 +122,7 @@ def find_levels(heads, room, starts, arcs, source, sink, levels, queue):
     Paths are along arcs with room. Writes to ``levels``; ``queue`` is memory; both have an entry
     for each node.
     """
-    for node in range(levels.shape[0]):
-        levels[node] = UNREACHED
+    levels[:] = UNREACHED
     levels[source] = 0
     queue[0] = source
     n_done, n_found = 0, 1

@@ -13,7 +13,7 @@ from numba import types
 from omkl._compilation import compiled, inner
 from omkl._pointers import ADDRESS, CUBE, FLOAT, INTEGER, INTEGERS, MATRIX, Layout, Signature
 from omkl.signatures import MARGINALS, StructureFunctions
-from omkl.structures._jit_labels import augment_labels, cost_of_labels, row_of
+from omkl.structures._jit_labels import augment_labels, copy, cost_of_labels, row_of
 from omkl.structures.graphs._jit_labellings import (
     PAIRS_OF_NODES,
     add_indicator,
@@ -110,10 +110,7 @@ def spread_to_parallel_edges(of_single, single_edge_of, reverse, pair_marginals)
     ``reverse`` see :func:`sum_parallel_edges`.
     """
     n_labels = of_single.shape[1]
-    for e in range(pair_marginals.shape[0]):
-        for y in range(n_labels):
-            for z in range(n_labels):
-                pair_marginals[e, y, z] = 0.0
+    pair_marginals[:] = 0.0
     for e in range(single_edge_of.shape[0]):
         chances = of_single[single_edge_of[e]]
         row = row_of(pair_marginals, e)
@@ -187,8 +184,7 @@ def pass_messages(structure_address, unary, pairwise, labels):
         cut = np.zeros(labels.shape[0], np.int64)
         bound = min(bound, call_cut(structure.cut, (unary, pairwise, edges, cut)))
         if score_labels(unary, pairwise, edges, cut) > score:
-            for i in range(labels.shape[0]):
-                labels[i] = cut[i]
+            copy(cut, labels)
     return bound
 
 
@@ -201,8 +197,7 @@ def solve(structure_address, unary, pairwise, labels):
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
     edges = graph.single_edges
-    for i in range(labels.shape[0]):
-        labels[i] = 0
+    labels[:] = 0
     lowest = 0.0
     if graph.is_forest == 0:  # a difference of infinite messages has no value
         lowest = lowest_score(unary, pairwise, edges.shape[0])

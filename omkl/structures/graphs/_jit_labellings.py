@@ -15,7 +15,7 @@ from numba import types
 
 from omkl._compilation import compiled, inner
 from omkl._pointers import FLAGS, INTEGER, INTEGERS, VECTOR, Layout
-from omkl.structures._jit_labels import largest, row_of
+from omkl.structures._jit_labels import copy, largest, row_of
 
 #: Sweeps end when one closes less than this share of the gap between bound and score, and the last
 #: ones have not raised the score.
@@ -204,8 +204,7 @@ def collect_scores(unary, pairwise, graph, labels, i, left_out, scores):
     The edge ``left_out`` does not count.
     """
     edges, _, starts, _, incident = graph
-    for y in range(scores.shape[0]):
-        scores[y] = unary[i, y]
+    copy(unary[i], scores)
     for q in range(starts[i], starts[i + 1]):
         e = incident[q]
         if e != left_out:
@@ -265,8 +264,7 @@ def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
         if not gain > 0.0:
             break
         score += gain
-        for i in range(labels.shape[0]):
-            labels[i] = current[i]
+        copy(current, labels)
         if gain <= tolerance * max(1.0, abs(score)):
             break
     return score
@@ -385,8 +383,7 @@ def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
         if current_score > score:
             score = current_score
             n_stale = 0
-            for i in range(labels.shape[0]):
-                labels[i] = current[i]
+            copy(current, labels)
         if forest or bound - score <= tolerance * max(1.0, abs(score)):
             return score, bound
         # the bound would take too long

@@ -10,7 +10,7 @@ import numpy as np
 
 from omkl._compilation import compiled, inner
 from omkl._pointers import flat
-from omkl.structures._jit_labels import exponentiate, largest, normalize, row_of
+from omkl.structures._jit_labels import copy, exponentiate, largest, normalize, row_of
 from omkl.structures.graphs._jit_labellings import NO_EDGE, graph_at, walk
 
 #: Sums of weights below this are computed in logs, as some weights underflow.
@@ -50,8 +50,7 @@ def collect(unary, messages, rates, edges, incident, low, high, i, belief):
 
     The messages are those along the edges ``incident[low:high]``.
     """
-    for y in range(belief.shape[0]):
-        belief[y] = unary[i, y]
+    copy(unary[i], belief)
     for q in range(low, high):
         e = incident[q]
         message = messages[side_of(edges, e, i), e]
@@ -101,8 +100,7 @@ def send_sum(source, weights, scores, rate, top, side, message):
     highest = exponentiate(source, chances)
     if not highest > -np.inf:
         return -np.inf
-    for y in range(n_labels):
-        message[y] = 0.0
+    message[:] = 0.0
     if side == 0:
         for y in range(n_labels):
             for z in range(n_labels):
@@ -157,8 +155,7 @@ def beliefs(
     pairwise_marginals[:] = 0.0
     for i in range(n):
         collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, potentials[i])
-        for y in range(n_labels):
-            unary_marginals[i, y] = potentials[i, y]
+        copy(potentials[i], unary_marginals[i])
         if not normalize(unary_marginals[i]) > -np.inf:
             return False
     for e in range(edges.shape[0]):
@@ -201,9 +198,7 @@ def forest_bound(potentials, pairwise, graph, forests, rates, messages, weights,
     total = 0.0
     for t in range(forests.shape[0]):
         walk(edges, starts, incident, forests[t], order, parents, seen)
-        for i in range(n):
-            for y in range(n_labels):
-                collected[i, y] = potentials[i, y]
+        copy(flat(potentials), flat(collected))
         for place in range(n):
             i = order[n - 1 - place]
             e = parents[i]
