@@ -19,8 +19,6 @@ BLOCK = 32768
 LANES = 64
 #: Number of rows of a kernel that are multiplied with several vectors while they are in cache.
 TILE = 48
-#: Entries of a row of each matrix that are copied together from interleaved matrices.
-COPIED = 64
 #: Smaller numbers, relative to the diagonal, count as 0: their products would be subnormal, which
 #: is slow.
 TINY = np.float32(1e-12)
@@ -239,18 +237,6 @@ def factor_products(rows, starts, which, vectors, out):
 
 
 # ---- checks of Gram matrices ---------------------------------------------------------------------
-
-
-@compiled
-def deinterleave(grams, first, out):
-    """Copy the matrices from ``first`` on of an array (N, N, M) to ``out`` (m, N, N)."""
-    for i in range(out.shape[1]):
-        for low in range(0, out.shape[1], COPIED):
-            for m in range(out.shape[0]):
-                row = out[m, i, low : low + COPIED]
-                source = grams[i, low : low + COPIED, first + m]
-                for j in range(row.shape[0]):
-                    row[j] = source[j]
 
 
 @compiled

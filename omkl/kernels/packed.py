@@ -94,14 +94,16 @@ class PackedStack(KernelStack):
         """
         n = len(grams[0])
         require_memory(len(grams), n, dtype)
-        interleaved = _interleaved(grams)
         rows = np.empty((len(grams), packed_length(n)), dtype=dtype)
         proved = np.zeros(len(grams), dtype=bool)
         for low in range(0, len(grams), TOGETHER):
             block = grams[low : low + TOGETHER]
-            if interleaved is not None:
-                block = np.empty((len(block), n, n), dtype=dtype)
-                jit.deinterleave(interleaved, low, block)
+            if isinstance(block, np.ndarray) and not block.flags.c_contiguous:
+                # by rows: if kernels are last in memory, a row of all stays in cache
+                interleaved = block
+                block = np.empty(interleaved.shape, interleaved.dtype)
+                for i in range(n):
+                    block[:, i] = interleaved[:, i]
             for m, gram in enumerate(block, low):
                 gram = as_floats(np.asarray(gram))
                 is_square = gram.shape == (n, n)
@@ -203,19 +205,6 @@ class PackedStack(KernelStack):
     def diagonals(self, which: Which = None) -> np.ndarray:
         ends = np.cumsum(np.arange(1, self.n_samples + 1)) - 1
         return self.rows[self._indices(which)[:, None], ends].astype(np.float64, copy=False)
-
-
-def _interleaved(grams: Sequence[np.ndarray] | np.ndarray) -> np.ndarray | None:
-    """Return a view (N, N, M) of matrices (M, N, N) that lie so in memory, else None."""
-    if not isinstance(grams, np.ndarray) or grams.dtype not in (np.float32, np.float64):
-        return None
-    n = len(grams[0])
-    if grams.shape[1:] != (n, n):
-        return None
-    kernels_last = np.moveaxis(grams, 0, -1)
-    if not kernels_last.flags.c_contiguous:
-        return None
-    return kernels_last
 
 
 class KernelCache:
