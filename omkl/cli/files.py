@@ -102,14 +102,12 @@ def n_columns_of(model: Model) -> int | None:
     return 1 + max(columns) if columns else None
 
 
-def are_columns(path: str, options: Options, labeler: omkl.SequenceLabeler) -> bool:
-    """Tell whether a labeler reads a file as columns."""
+def format_of_sequences(path: str, options: Options, n_columns: int | None) -> str:
+    """Return the format of a file; for a labeler of columns, columns by default."""
     from omkl.data.sequences import guess_format
 
-    if options.format:
-        return options.format == "columns"
-    otherwise = None if n_columns_of(labeler) is None else "columns"
-    return guess_format(find_files(path)[0], otherwise) == "columns"
+    otherwise = None if n_columns is None else "columns"
+    return options.format or guess_format(find_files(path)[0], otherwise)
 
 
 def read_sequences(
@@ -120,20 +118,18 @@ def read_sequences(
     For a model trained on columns, files are read as columns. A file without an additional column
     has no labels.
     """
-    from omkl.data.sequences import guess_format, n_columns_in
+    from omkl.data.sequences import n_columns_in
 
-    format = options.format
     labelled = True
     n_read = None if model is None else n_columns_of(model)
-    if n_read is not None:
-        format = format or guess_format(path, "columns")
-        if os.path.isfile(path) and format == "columns":
-            n_columns = n_columns_in(path)
-            labelled = n_columns > n_read
-            if n_columns < n_read:
-                raise DataFileError(
-                    f"{path} has {n_columns} columns, and the model reads {n_read} of each token."
-                )
+    format = format_of_sequences(path, options, n_read)
+    if n_read is not None and os.path.isfile(path) and format == "columns":
+        n_columns = n_columns_in(path)
+        labelled = n_columns > n_read
+        if n_columns < n_read:
+            raise DataFileError(
+                f"{path} has {n_columns} columns, and the model reads {n_read} of each token."
+            )
     X, y = data.read_sequences(path, format, on_error=options.on_error, labelled=labelled)
     if not any(len(token) for x in X for token in x):
         raise DataFileError(

@@ -104,7 +104,7 @@ class InputFile(click.Path):
     """A file to read, a pattern, a directory or a URL; ``-`` is standard input."""
 
 
-class InputFileOrName(InputFile):
+class InputFileOrName(click.Path):
     """A file to read, or a name that the command knows."""
 
 
@@ -139,13 +139,13 @@ class Command(click.Command):
                 value = list(value) or None
             values[name] = value
         options = Options(**values)
-        for path in self._paths(ctx, lambda kind: type(kind) is InputFile).values():
+        for path in self._paths(ctx, InputFile).values():
             if path != "-":
                 check_input(path)
         for path in (options.lexicons or {}).values():
             check_input(path)
-        inputs = self._paths(ctx, lambda kind: isinstance(kind, InputFile))
-        outputs = self._paths(ctx, lambda kind: isinstance(kind, OutputFile))
+        inputs = self._paths(ctx, InputFile, InputFileOrName)
+        outputs = self._paths(ctx, OutputFile)
         _check_outputs(outputs, inputs)
         options.quiet |= "-" in outputs.values()
         piped = [name for name, path in inputs.items() if path == "-"]
@@ -160,12 +160,12 @@ class Command(click.Command):
             assert self.callback is not None
             self.callback(options)
 
-    def _paths(self, ctx: click.Context, has_kind: Callable[[object], bool]) -> dict[str, str]:
-        """Return the paths that the user names for parameters of some kind, by parameter."""
+    def _paths(self, ctx: click.Context, *kinds: type[click.Path]) -> dict[str, str]:
+        """Return the paths that the user names for parameters of some kinds, by parameter."""
         paths = {}
         for parameter in self.params:
             path = ctx.params[str(parameter.name)]
-            if has_kind(parameter.type) and path is not None:
+            if isinstance(parameter.type, kinds) and path is not None:
                 paths[str(parameter.name)] = path
         return paths
 

@@ -535,10 +535,11 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
     if options.to == "conllu":
         _tag(labeler, options)
         return
+    n_columns = files.n_columns_of(labeler)
     has_columns = (
         options.to == "text"
         and options.nbest is None
-        and files.are_columns(options.input, options, labeler)
+        and files.format_of_sequences(options.input, options, n_columns) == "columns"
     )
     write: Callable[..., Iterator[bytes]] = _labellings
     if has_columns:
@@ -552,8 +553,14 @@ def _label(labeler: omkl.SequenceLabeler, options: Options) -> None:
         X, _ = files.read_sequences(options.input, options, labeler)
         file = stack.enter_context(data.output_file(options.output))
         file.writelines(write(labeler, X, options))
-    metrics = {"sequences": len(X), "tokens": sum(map(len, X)), "output": options.output}
-    line = f"Labelled {metrics['tokens']} tokens of {len(X)} sequences: {options.output}"
+    _report_labels(X, "tokens", "sequences", options)
+
+
+def _report_labels(X: list, elements: str, inputs: str, options: Options) -> None:
+    """Report how many elements of how many inputs were labelled."""
+    n_elements = sum(map(len, X))
+    metrics = {inputs: len(X), elements: n_elements, "output": options.output}
+    line = f"Labelled {n_elements} {elements} of {len(X)} {inputs}: {options.output}"
     options.report([line], metrics)
 
 
@@ -680,9 +687,7 @@ def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
         written = _labellings(labeler, X, options, scores)
     with data.output_file(options.output) as file:
         file.writelines(written)
-    n_nodes = sum(map(len, X))
-    metrics = {"graphs": len(X), "nodes": n_nodes, "output": options.output}
-    options.report([f"Labelled {n_nodes} nodes of {len(X)} graphs: {options.output}"], metrics)
+    _report_labels(X, "nodes", "graphs", options)
 
 
 def _json_line(record: Record) -> bytes:

@@ -307,12 +307,9 @@ class GraphCodec(LabelCodec[GraphSpan]):
 
     element = "node"
     structure: PairwiseGraph
+    read = staticmethod(read_graphs)
     edges: Encoder | None = None
     _outputs: GraphOutputs
-
-    @staticmethod
-    def read(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
-        return read_graphs(block, names, labeled)
 
     def start(self, data: TokenData) -> Examples:
         form = EdgeForm(directed=data.layouts[0].directed, shared=data.edges is None)

@@ -20,8 +20,8 @@ from omkl.features.fields import (
     TreeFields,
     WordFields,
     absent_fields,
-    are_copies,
     code_of,
+    have_equal_tags,
 )
 from omkl.groups.templates.language import Template, TemplateSet, own_field
 from omkl.groups.templates.layout import ArcGuide, ArcTokens
@@ -250,7 +250,7 @@ def _stand_ins(templates: TemplateSet, treebank: Treebank) -> dict[str, str]:
     for column, other in STAND_INS.items():
         if n_tags[column] <= few < n_tags[other]:
             stand_ins[column] = other
-    if not stand_ins and n_tags["xpos"] and are_copies(treebank, "xpos", "upos"):
+    if not stand_ins and n_tags["xpos"] and have_equal_tags(treebank):
         stand_ins = {"xpos": "upos"}
     fields = set(map(own_field, templates.fields))
     return {column: other for column, other in stand_ins.items() if column in fields}

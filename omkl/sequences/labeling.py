@@ -108,10 +108,7 @@ class ChainCodec(LabelCodec[Span]):
 
     element = "token"
     structure: Chain
-
-    @staticmethod
-    def read(block: TrainingBlock, names: Names, labeled: bool = True) -> TokenData:
-        return read_sequences(block, names, labeled)
+    read = staticmethod(read_sequences)
 
     def encode_input(self, data: TokenData) -> Span:
         return self.encoder.encode(data.inputs, data.offsets).everything()
