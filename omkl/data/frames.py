@@ -82,6 +82,11 @@ def is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
+def first_value(rows: Iterable[Mapping[str, Any]], key: str) -> Any:
+    """Return the first value of a key in dicts that is not None; None if there is none."""
+    return next((row[key] for row in rows if row.get(key) is not None), None)
+
+
 def text_of(value: object) -> str:
     """Return a category as text: 1 and 1.0 are the same."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():

@@ -11,6 +11,7 @@ from omkl.data.blocks import Block, Names, Rows, check_columns, is_frame, n_rows
 from omkl.data.frames import (
     check_rows,
     column_labels,
+    first_value,
     import_pyarrow,
     text_of,
     times_as_days,
@@ -107,11 +108,8 @@ class Table:
             return [column.kind for column in self.columns]
         kinds: list[str | None] = []
         for name in self.names or ():
-            values = (row[name] for row in self.rows or () if row.get(name) is not None)
-            kind = None
-            if isinstance(next(values, None), str):
-                kind = TEXT
-            kinds.append(kind)
+            is_text = isinstance(first_value(self.rows or (), name), str)
+            kinds.append(TEXT if is_text else None)
         return kinds
 
     def in_columns(self, training: TrainingColumns | None = None) -> Table:

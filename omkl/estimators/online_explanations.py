@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence, Sized
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,17 +43,17 @@ def explain_difference(
     differences: Sequence[str],
     n: int,
     names_of: Namer,
-    decode: Callable[[Any], object] = lambda output: output,
+    labels: np.ndarray,
 ) -> Explanation:
     """Explain why the first of two ``outputs`` scores higher than the second, for an input x.
 
-    ``potentials`` are those of x, ``differences`` list the differences in words, and
-    ``decode(output)`` converts an encoded output for users.
+    ``potentials`` are those of x, ``differences`` list the differences in words, and ``labels``
+    are those of all codes.
     """
     margin, direction = predictor.structure.difference(potentials, *outputs)
     return explanation(
-        decode(outputs.chosen),
-        decode(outputs.against),
+        labels[outputs.chosen],
+        labels[outputs.against],
         summary_of(differences),
         margin,
         contributions(predictor, x, direction),
@@ -91,7 +91,7 @@ def explain_class(
         [f"{labels[chosen]!r} rather than {labels[other]!r}"],
         n,
         piece_namer(model.codec.encoder, labels),
-        codes.as_array().__getitem__,
+        codes.as_array(),
     )
 
 

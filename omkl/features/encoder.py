@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 
+from omkl.data.frames import first_value
 from omkl.exceptions import InputError
 from omkl.features.lexicons import Lexicon, Lexicons, as_lexicons, pack_lexicons, unpack_lexicons
 from omkl.features.scales import ColumnScales
@@ -339,7 +340,7 @@ class Encoder:
             return [key for key in expected if key not in present]
         absent = []
         for key in expected:
-            if key != MISSING and all(token.get(key) is None for token in tokens):
+            if key != MISSING and first_value(tokens, key) is None:
                 absent.append(key)
         return absent
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from omkl._messages import shown
 from omkl.data.blocks import Names
-from omkl.data.frames import is_missing
+from omkl.data.frames import first_value, is_missing
 from omkl.data.table_columns import DATES, DURATIONS, refuse_kind
 from omkl.data.table_columns import NUMBERS as NUMERIC
 from omkl.exceptions import InputError
@@ -130,8 +130,7 @@ def _is_vector(value: object) -> bool:
 
 def _starts_with_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Tell whether the first value of a column of dicts is a number, a date or a duration."""
-    values = (row[name] for row in rows if row.get(name) is not None)
-    return isinstance(next(values, None), NUMBERS_AND_TIMES)
+    return isinstance(first_value(rows, name), NUMBERS_AND_TIMES)
 
 
 class View(NamedTuple):

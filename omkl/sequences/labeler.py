@@ -431,7 +431,7 @@ class Labeler(OnlineEstimator[OwnLabelCodec]):
             differences,
             n,
             codec.namer(),
-            codec.codes.as_array().__getitem__,
+            codec.codes.as_array(),
         )
 
     # ---- model files -----------------------------------------------------------------------------
