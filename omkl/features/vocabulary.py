@@ -37,7 +37,7 @@ LARGEST = 1e100
 #: Number of tokens to encode at a time, so that their strings stay in the CPU cache.
 CHUNK = 1024
 #: Maximum number of tokens for which function calls dominate the time.
-FEW = 256
+FEW = 32
 #: A key or column is missing if the probability of its being absent by chance is below this level.
 CHANCE = 1e-6
 

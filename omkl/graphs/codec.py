@@ -29,7 +29,7 @@ from omkl.groups.tables import ExplicitBank, TransitionBank
 from omkl.groups.tokens import Tokens
 from omkl.online.averaging import Predictor
 from omkl.online.model import OnlineModel
-from omkl.online.rounds import Example, Record, Sequences, State, Values
+from omkl.online.rounds import Example, Record, Sequences, State, Values, below
 from omkl.online.trainer import OnlineTrainer
 from omkl.persistence import Arrays, Packer, Unpacker
 from omkl.sequences.labeling import LabelCodec
@@ -587,11 +587,7 @@ class GraphCodec(LabelCodec[GraphSpan]):
         super().unpack(values, arrays, unpacker)
         if values["edges"] is None:
             return
-        arrays_of_edges = {}
-        for name, array in arrays.items():
-            if name.startswith(EDGES):
-                arrays_of_edges[name.removeprefix(EDGES)] = array
-        unpacker_of_edges = Unpacker(arrays_of_edges, unpacker.parts)
+        unpacker_of_edges = Unpacker(below(arrays, EDGES), unpacker.parts)
         self.edges = Encoder.unpack(values["edges"], unpacker_of_edges, in_sequences=True)
 
 
