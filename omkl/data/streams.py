@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain, repeat, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -244,10 +244,8 @@ class Stream:
         omkl.exceptions.InputError
             If X and y differ in length, or X has no columns.
         """
-        table = read_table(X)
-        rows = as_rows(table.values)
-        targets = as_rows(y)
-        examples = Block(rows, targets, table.names)
+        examples = _block_of_table(X, y)
+        rows, targets = examples
         n = n_rows(rows)
         flaw = ""
         if n > 0 and isinstance(rows, np.ndarray) and 0 in rows.shape[1:]:
@@ -262,7 +260,7 @@ class Stream:
         def passes(epoch: int) -> Iterator[Block]:
             return (take(examples, slice(i, i + block_size)) for i in range(0, n, block_size))
 
-        return cls(passes, block_size, feature_names=table.names)
+        return cls(passes, block_size, feature_names=examples.feature_names)
 
     @classmethod
     def from_iterable(
@@ -306,18 +304,17 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
         return
     items = chain([first], items)
     if isinstance(first, tuple) and len(first) == 2 and is_table(first[0]):
-        items = map(_block_of_table, items)
+        items = starmap(_block_of_table, items)
     elif not isinstance(first, Block):
         yield from grouped(items, size)
         return
     yield from regrouped(_aligned(items), size)
 
 
-def _block_of_table(pair: tuple[Any, AnyRows | None]) -> Block:
+def _block_of_table(X: AnyRows, y: AnyRows | None) -> Block:
     """Convert a table and its targets to a block."""
-    X, y = pair
     table = read_table(X)
-    return Block(table.values, as_rows(y), table.names)
+    return Block(as_rows(table.values), as_rows(y), table.names)
 
 
 def _aligned(blocks: Iterable[Block]) -> Iterator[Block]:
