@@ -120,10 +120,9 @@ def _is_number(value: object) -> bool:
 
 def _cell(value: Any, is_number: bool) -> tuple[object, str | None]:
     """Return the text of a cell, and its sort key; None sorts by the text."""
-    if value is None and not is_number:
-        return "", None
     if not is_number:
-        return value, None
+        text = "" if value is None else value
+        return text, None
     if not isinstance(value, Cell):
         value = Cell(number(value), value)
     if value.value is None:
@@ -285,7 +284,6 @@ def _centres(
 ) -> tuple[list[float], float]:
     """Return positions of words, so that arcs are wider than their labels, and the total width."""
     widths = [max(_width(form, WORD), _width(tag, LABEL)) for form, tag in zip(forms, tags)]
-    #: Least distances from the left words of arcs, by their right words.
     distances: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for sentence in sentences:
         heads = sentence.heads or []
@@ -296,11 +294,21 @@ def _centres(
             label_width = _width(labels[i], LABEL)
             if head:
                 left, right = sorted((i, head - 1))
-                room = PORT * (n_ends[left] + n_ends[right])
-                distances[right].append((left, label_width + GAP + room))
+                distance = label_width + GAP + PORT * (n_ends[left] + n_ends[right])
+                distances[right].append((left, distance))
             else:
                 widths[i] = max(widths[i], label_width)
         widths = [max(width, 2 * PORT * n_ends[i]) for i, width in enumerate(widths)]
+    return _placed(widths, distances)
+
+
+def _placed(
+    widths: Sequence[float], distances: dict[int, list[tuple[int, float]]]
+) -> tuple[list[float], float]:
+    """Return positions of words of these widths, and the total width.
+
+    ``distances`` are the least distances from the left words of arcs, by their right words.
+    """
     if not widths:
         return [], GAP
     centres = [GAP + widths[0] / 2]

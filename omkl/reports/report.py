@@ -239,7 +239,7 @@ def _measured(model: Model, X: Data, y: Outputs | None) -> list[Record] | None:
         n = MEASURED_TEMPLATES // max(len(model.templates_), 1)
         if n < FEWEST:
             return None
-        return model.group_report(X[: min(n, len(X))])
+        return model.group_report(X[:n])
     try:
         return model.group_report(X[:MEASURED], y[:MEASURED])
     except InputError:
