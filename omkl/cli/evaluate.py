@@ -24,33 +24,6 @@ RULES: dict[str, dict[str, str]] = {
     "without_PUNCT": {"ignore": "upos"},
     "without_punctuation_characters": {"ignore": "form"},
 }
-#: Scores of the segmentation to tokens, words and sentences.
-SEGMENTATION = ("tokens", "words", "sentences")
-#: Part of an annotator that each score is about; all others are about trees.
-PART_OF = {
-    **dict.fromkeys(SEGMENTATION, "tokens"),
-    "UPOS": "upos",
-    "XPOS": "xpos",
-    "UFeats": "feats",
-    "AllTags": "upos",
-    "Lemmas": "lemmas",
-}
-#: Names of all scores, and their entries in the metrics.
-SCORES = {
-    **{name: f"{name}_f1" for name in SEGMENTATION},
-    "UPOS": "upos",
-    "XPOS": "xpos",
-    "UFeats": "ufeats",
-    "AllTags": "alltags",
-    "Lemmas": "lemmas",
-    "UAS": "uas",
-    "LAS": "las",
-    "CLAS": "clas",
-    "MLAS": "mlas",
-    "BLEX": "blex",
-    "LAS with subtypes": "las_subtypes",
-    "sentences whole": "whole",
-}
 #: Maximum number of labels, and of confusions, to print.
 MOST_LABELS = 30
 MOST_CONFUSIONS = 8
@@ -91,8 +64,7 @@ def evaluate(options: Options) -> None:
         reading: Record = {"trees": "given", "on_error": options.on_error}
         gold = data.read_treebank(options.model, **reading)
         predicted = data.read_treebank(options.gold, **reading)
-        parts = (*PART_OF.values(), "trees")
-        lines, metrics = tree_scores(gold, predicted, options.gold, parts)
+        lines, metrics = tree_scores(gold, predicted, options.gold)
         options.report(lines, metrics)
         return
     model, kind = files.load_model(options)
@@ -134,12 +106,17 @@ def _evaluate_annotator(annotator: omkl.Annotator, options: Options) -> Evaluati
 
 
 def tree_scores(
-    gold: data.Treebank, predicted: data.Treebank, path: str, parts: Collection[str]
+    gold: data.Treebank,
+    predicted: data.Treebank,
+    path: str,
+    parts: Collection[str] | None = None,
 ) -> Evaluation:
     """Return lines and metrics of predicted trees.
 
-    They are scores of the predicted parts, and tables by relation and by length.
+    They are scores of the predicted parts, None for all, and tables by relation and by length.
     """
+    from omkl.parsing.evaluation import PART_OF_SCORE, SCORES, SEGMENTATION
+
     metrics = {
         rule: omkl.evaluate_treebanks(gold, predicted, **words_to_ignore)
         for rule, words_to_ignore in RULES.items()
@@ -148,10 +125,10 @@ def tree_scores(
     lines = []
     if scores["uas"] is not None:
         lines += attachment_lines(metrics, path)
-    words_were_given = all(scores[SCORES[name]] == 1.0 for name in SEGMENTATION)
+    words_were_given = all(scores[name] == 1.0 for name in SEGMENTATION.values())
     rows = []
-    for name, entry in SCORES.items():
-        is_predicted = PART_OF.get(name, "trees") in parts
+    for name, entry in (SEGMENTATION | SCORES).items():
+        is_predicted = parts is None or PART_OF_SCORE.get(name, "trees") in parts
         is_trivial = words_were_given and name in SEGMENTATION
         if is_predicted and not is_trivial and scores[entry] is not None:
             rows.append((name, f"{scores[entry]:.2%}"))

@@ -50,6 +50,31 @@ NEED_COLUMNS = {
     "mlas": ("upos", "feats"),
     "blex": ("lemmas",),
 }
+#: Entries of the scores of the segmentation, and of those of words, by their names in reports.
+SEGMENTATION = {name: f"{name}_f1" for name in ("tokens", "words", "sentences")}
+SCORES = {
+    "UPOS": "upos",
+    "XPOS": "xpos",
+    "UFeats": "ufeats",
+    "AllTags": "alltags",
+    "Lemmas": "lemmas",
+    "UAS": "uas",
+    "LAS": "las",
+    "CLAS": "clas",
+    "MLAS": "mlas",
+    "BLEX": "blex",
+    "LAS with subtypes": "las_subtypes",
+    "sentences whole": "whole",
+}
+#: Part of an annotator that a score is about; all others are about trees.
+PART_OF_SCORE = {
+    **dict.fromkeys(SEGMENTATION, "tokens"),
+    "UPOS": "upos",
+    "XPOS": "xpos",
+    "UFeats": "feats",
+    "AllTags": "upos",
+    "Lemmas": "lemmas",
+}
 #: Heads that are no word, and words without an aligned gold word.
 ROOT, NO_HEAD, UNALIGNED = -1, -2, -3
 #: Rule for words to ignore: the name of a rule, or a function of form, UPOS and XPOS.

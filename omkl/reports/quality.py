@@ -29,7 +29,7 @@ from omkl.exceptions import InputError
 from omkl.mkl.base import BatchMKL
 from omkl.mkl.rows import RowsLike
 from omkl.parsing import decoding
-from omkl.parsing.evaluation import evaluate_treebanks
+from omkl.parsing.evaluation import PART_OF_SCORE, SCORES, evaluate_treebanks
 from omkl.parsing.sentences import strings_of
 from omkl.reports.markup import (
     Model,
@@ -65,10 +65,6 @@ POINTS = 2000
 #: Maximum number of entries of a row.
 ENTRIES = 12
 R2 = "R\N{SUPERSCRIPT TWO}"
-#: Columns that an annotator predicts, by the name of their score, and titles of all scores.
-WRITTEN = {"UPOS": "upos", "XPOS": "xpos", "UFeats": "feats", "Lemmas": "lemmas"}
-SCORES = {name: name.lower() for name in (*WRITTEN, "UAS", "LAS", "CLAS", "MLAS", "BLEX")}
-SCORES |= {"LAS with subtypes": "las_subtypes", "sentences whole": "whole"}
 #: Maximum number of sentences for which probabilities are computed.
 CALIBRATED = 1000
 #: Maximum number of words of a drawn sentence.
@@ -437,7 +433,7 @@ def _is_zero(value: object) -> bool:
 def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate a parser on gold sentences; it reads their other columns."""
     predicted = parser.parse(gold)
-    quality = _compared(gold, predicted, [name for name in SCORES if name not in WRITTEN])
+    quality = _compared(gold, predicted, ["trees"])
     quality.sections += _calibration(parser, gold, predicted)
     for i in _worst(gold, gold.heads != predicted.heads, n_worst):
         sentence = gold[i]
@@ -473,8 +469,7 @@ def data_of_part(
 def annotation_quality(annotator: omkl.Annotator, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate an annotator on the words of gold sentences."""
     predicted = annotator.annotate(gold)
-    names = [name for name in SCORES if WRITTEN.get(name, "trees") in annotator.parts_]
-    quality = _compared(gold, predicted, names)
+    quality = _compared(gold, predicted, annotator.parts_)
     labels = {}
     for column in annotator.columns_:
         if column not in ("heads", "deprels"):
@@ -515,14 +510,14 @@ def _calibration(parser: omkl.DependencyParser, gold: Treebank, predicted: Treeb
     return calibration_sections("Calibration of arcs", right, confidence[decoding.HEAD_CONFIDENCE])
 
 
-def _compared(gold: Treebank, predicted: Treebank, names: list[str]) -> Quality:
-    """Make tiles of scores, and tables by relation and by length."""
+def _compared(gold: Treebank, predicted: Treebank, parts: Sequence[str]) -> Quality:
+    """Make tiles of scores of predicted parts, and tables by relation and by length."""
     evaluation = evaluate_treebanks(gold, predicted)
     scores = {}
-    for name in names:
-        score = evaluation[SCORES[name]]
-        if score is not None:
-            scores[name] = score
+    for name, entry in SCORES.items():
+        is_shown = PART_OF_SCORE.get(name, "trees") in parts and name != "AllTags"
+        if is_shown and evaluation[entry] is not None:
+            scores[name] = evaluation[entry]
     tiles = {}
     for name in ("UPOS", "Lemmas", "UAS", "LAS", "sentences whole"):
         if name in scores:
