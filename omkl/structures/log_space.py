@@ -4,8 +4,7 @@ The compiled programs add up weights. They give no result if a weight that under
 these functions are the fallback. Each writes marginals into arrays of zeros and returns log Z.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,6 @@ from omkl.structures._jit_chain import forward_backward_in_logs
 from omkl.structures._jit_labels import NO_ARRAYS
 
 log_sum = np.logaddexp.reduce
-#: Numbers of pairs of spans: those of the left, and of the right spans.
-Pairs: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def second_order_chain(
@@ -114,93 +111,6 @@ def _eliminate_all_but(m: int, weights: np.ndarray) -> tuple[list[Elimination], 
         eliminations.append(Elimination(token=k, remaining=remaining, passing=passing))
         log_pivots += pivot
     return eliminations, log_pivots
-
-
-def projective_trees(
-    scores: np.ndarray, best: np.ndarray, single_root: bool, expected: np.ndarray
-) -> float:
-    """Sum over projective trees by the spans of the compiled program.
-
-    Arguments are those of :func:`arborescences`; ``best`` is not needed. In the backward pass each
-    span distributes its probability over the pairs of spans that form it, in proportion to their
-    weights (Eisner 2016).
-    """
-    n = len(scores) - 1
-    weights, shift = _relative_to_the_best_heads(scores)
-    spans = []
-    for width in range(1, n + 1):
-        spans += [(i, i + width) for i in range(n + 1 - width)]
-    chart = _Chart(n, -np.inf)
-    np.fill_diagonal(chart.right, 0.0)
-    np.fill_diagonal(chart.left, 0.0)
-    for i, j in spans:
-        under = _log_of_pairs(chart.under_arc(i, j))
-        chart.rightward[i, j] = under + weights[i, j]
-        if i > 0:  # the root has no head
-            chart.leftward[i, j] = under + weights[j, i]
-        has_other_roots = single_root and i == 0 and j < n
-        if not has_other_roots:
-            chart.right[i, j] = _log_of_pairs(chart.to_the_right(i, j))
-        chart.left[i, j] = _log_of_pairs(chart.to_the_left(i, j))
-    _distribute(chart, reversed(spans), expected)
-    return shift + float(chart.right[0, n])
-
-
-class _Chart:
-    """A number for each span ``i .. j`` of n tokens and the root, by its ends: (n + 1, n + 1).
-
-    ``right`` and ``left`` are complete spans, whose head is at i or at j; ``rightward`` and
-    ``leftward`` end with an arc from i to j, or from j to i. Methods return the numbers of the
-    pairs of spans that may form a span, as two views: of the left, and of the right spans.
-    """
-
-    def __init__(self, n: int, value: float) -> None:
-        shape = (n + 1, n + 1)
-        self.right = np.full(shape, value)
-        self.left = np.full(shape, value)
-        self.rightward = np.full(shape, value)
-        self.leftward = np.full(shape, value)
-
-    def to_the_right(self, i: int, j: int) -> Pairs:
-        """Return the pairs that form ``right[i, j]``."""
-        return self.rightward[i, i + 1 : j + 1], self.right[i + 1 : j + 1, j]
-
-    def to_the_left(self, i: int, j: int) -> Pairs:
-        """Return the pairs that form ``left[i, j]``."""
-        return self.left[i, i:j], self.leftward[i:j, j]
-
-    def under_arc(self, i: int, j: int) -> Pairs:
-        """Return the pairs below an arc between i and j."""
-        return self.right[i, i:j], self.left[i + 1 : j + 1, j]
-
-
-def _log_of_pairs(log_weights: Pairs) -> float:
-    """Return the log-weight of a span that these pairs may form."""
-    left, right = log_weights
-    return log_sum(left + right)
-
-
-def _distribute(chart: _Chart, spans: Iterable[tuple[int, int]], expected: np.ndarray) -> None:
-    """Write the probabilities of arcs, from log-weights of spans; the widest spans come first."""
-    n = len(expected) - 1
-    probability = _Chart(n, 0.0)
-    probability.right[0, n] = 1.0
-    for i, j in spans:
-        _share(probability.right[i, j], chart.to_the_right(i, j), probability.to_the_right(i, j))
-        _share(probability.left[i, j], chart.to_the_left(i, j), probability.to_the_left(i, j))
-        expected[i, j] = probability.rightward[i, j]
-        expected[j, i] = probability.leftward[i, j]
-        probability_of_arcs = probability.rightward[i, j] + probability.leftward[i, j]
-        _share(probability_of_arcs, chart.under_arc(i, j), probability.under_arc(i, j))
-
-
-def _share(probability: float, log_weights: Pairs, probabilities: Pairs) -> None:
-    """Add the probability of a span to those of the pairs that form it, by their weights."""
-    if probability > 0.0:
-        left, right = log_weights
-        shares = probability * _probabilities(left + right)
-        for probabilities_of_side in probabilities:
-            probabilities_of_side += shares
 
 
 def _probabilities(logs: np.ndarray) -> np.ndarray:

@@ -17,19 +17,21 @@ incomplete ones. ``under[i, j]`` is the part below an arc between the ends, and 
 The spans that begin at one token are computed together, from the last token to the first, eight
 spans at a time.
 
-The same recursions serve for scores and for weights. Two functions hide the difference: ``both``
-joins adjacent spans, and ``either`` chooses among alternatives. They are (+, max) for scores, and
-(product, +) for weights, if the argument ``summing`` is not None. Arcs are (n + 1, n + 1), by head
-and modifier. Charts are (N_KINDS, n + 1, n + 1 + WIDTH).
+The same recursions serve for scores, for weights, and for logs of weights: see :data:`SCORES`. Two
+functions hide the difference: ``both`` joins adjacent spans, and ``either`` chooses among
+alternatives. They are (+, max) for scores, (product, +) for weights, and (+, log of the sum of
+exponentials) for logs. Arcs are (n + 1, n + 1), by head and modifier. Charts are
+(N_KINDS, n + 1, n + 1 + WIDTH).
 
 Weights are relative to the heaviest arc into each token, so the weight of a span is at most the
 number of its trees, at most 6.75 per token. If a weight that underflows might matter, there is no
-result.
+result; logs are slow, but accurate at any magnitude.
 """
 
 import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
+from omkl._pointers import flat
 
 #: Log of the smallest normal number; log of the growth of the number of trees per token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
@@ -39,6 +41,9 @@ NEGLIGIBLE = -42.0
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER, N_KINDS = range(7)
 #: Columns of a span that is traced.
 KIND, BEGIN, END, N_COLUMNS = range(4)
+#: Semirings of the numbers in a chart. The compiler knows the lengths of tuples, and leaves out the
+#: code for other semirings.
+SCORES, WEIGHTS, LOGS = (), (0,), (0, 0)
 #: Columns that are processed together; charts have as many extra columns.
 WIDTH = 8
 
@@ -55,23 +60,48 @@ def decode(scores, single_root, heads):
             if h != m and not scores[h, m] < np.inf:
                 return False
     chart = np.full((N_KINDS, n + 1, n + 1 + WIDTH), -np.inf)
-    fill(chart, scores, single_root, None)
+    fill(chart, scores, single_root, SCORES)
     if not chart[RIGHT, 0, n] > -np.inf:
         return False
     trace(chart, heads)
     return True
 
 
+@borrowing
+def both(first, second, semiring):
+    """Return the number of two adjacent spans: sum of scores or logs, or product of weights."""
+    return first * second if len(semiring) == 1 else first + second
+
+
+@borrowing
+def either(first, second, semiring):
+    """Return the number of two alternatives: the higher score, or the sum of their weights."""
+    if len(semiring) == 0:
+        return second if second > first else first
+    if len(semiring) == 1:
+        return first + second
+    highest = max(first, second)
+    if highest == -np.inf:
+        return highest
+    return highest + np.log1p(np.exp(min(first, second) - highest))
+
+
+@borrowing
+def include(target, i, j, first, second, semiring):
+    """Let ``target[i, j]`` be either what it is, or both of two adjacent spans."""
+    target[i, j] = either(target[i, j], both(first, second, semiring), semiring)
+
+
 @compiled
-def fill(chart, arcs, single_root, summing):
+def fill(chart, arcs, single_root, semiring):
     """Fill a chart with the best score of every span, or with the sum of the weights of its trees.
 
-    ``arcs`` are scores and the chart is -inf before if ``summing`` is None, otherwise they are
-    weights and it is 0; Numba compiles only one of the two.
+    ``arcs`` are numbers of the semiring. The chart has the number for no tree before: 0 for
+    weights, and -inf for scores and logs.
     """
     n = arcs.shape[0] - 1
     nothing = chart[UNDER, 0, 0]
-    empty = 0.0 if summing is None else 1.0
+    empty = 1.0 if len(semiring) == 1 else 0.0
     right, left, after = chart[RIGHT], chart[LEFT], chart[AFTER]
     rightward, leftward, under = chart[RIGHTWARD], chart[LEFTWARD], chart[UNDER]
     for i in range(n, -1, -1):
@@ -81,42 +111,25 @@ def fill(chart, arcs, single_root, summing):
             # a root with a single child has one complete span, the whole sentence, at the end of
             # the row
             end_of_under = i + 1 if one_child else first
-            join(under, i, first, right, i, after, i, end_of_under, summing)
-            join(right, i, first, rightward, i, right, i + 1, first, summing)
-            join(left, i, first, left, i, leftward, i + 1, first, summing)
+            join(under, i, first, right, i, after, i, end_of_under, semiring)
+            join(right, i, first, rightward, i, right, i + 1, first, semiring)
+            join(left, i, first, left, i, leftward, i + 1, first, semiring)
             end = min(first + WIDTH, n + 1)
             for k in range(first, end):
-                rightward[i, k] = both(under[i, k], arcs[i, k], summing)
+                rightward[i, k] = both(under[i, k], arcs[i, k], semiring)
                 leftward[i, k] = nothing
                 if i > 0:
-                    leftward[i, k] = both(under[i, k], arcs[k, i], summing)
-                right[i, k] = either(right[i, k], rightward[i, k], summing)
-                left[i, k] = either(left[i, k], leftward[i, k], summing)
+                    leftward[i, k] = both(under[i, k], arcs[k, i], semiring)
+                right[i, k] = either(right[i, k], rightward[i, k], semiring)
+                left[i, k] = either(left[i, k], leftward[i, k], semiring)
                 for j in range(k + 1, end):
-                    to_right = both(rightward[i, k], right[k, j], summing)
-                    right[i, j] = either(right[i, j], to_right, summing)
-                    to_left = both(left[i, k], leftward[k, j], summing)
-                    left[i, j] = either(left[i, j], to_left, summing)
+                    include(right, i, j, rightward[i, k], right[k, j], semiring)
+                    include(left, i, j, left[i, k], leftward[k, j], semiring)
                     if not one_child:
-                        below = both(right[i, k], after[k, j], summing)
-                        under[i, j] = either(under[i, j], below, summing)
+                        include(under, i, j, right[i, k], after[k, j], semiring)
         if i > 0:
             for k in range(left.shape[1]):
                 after[i - 1, k] = left[i, k]
-
-
-@compiled
-def both(first, second, summing):
-    """Return the value of two adjacent spans: sum of their scores, or product of their weights."""
-    return first + second if summing is None else first * second
-
-
-@compiled
-def either(first, second, summing):
-    """Return the value of two alternatives: the higher score, or the sum of their weights."""
-    if summing is None:
-        return second if second > first else first
-    return first + second
 
 
 @compiled
@@ -168,6 +181,29 @@ def split(spans, others, i, j, first, last, score):
     return last
 
 
+@inner
+def relative_scores(scores):
+    """Return scores less the highest one of their column, and the sum of these maxima.
+
+    They are -inf where there is no arc. The sum is +inf if a score is nan or +inf.
+    """
+    n = scores.shape[0] - 1
+    relative = np.full(scores.shape, -np.inf)
+    shift = 0.0
+    for m in range(1, n + 1):
+        highest = -np.inf
+        for h in range(n + 1):
+            if h != m:
+                if not scores[h, m] < np.inf:
+                    return relative, np.inf
+                highest = max(highest, scores[h, m])
+        shift += highest
+        for h in range(n + 1):
+            if h != m:
+                relative[h, m] = scores[h, m] - highest
+    return relative, shift
+
+
 @compiled
 def marginals(scores, single_root, expected):
     """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z.
@@ -176,23 +212,16 @@ def marginals(scores, single_root, expected):
     weights exceeds floating point, or there is no tree.
     """
     n = scores.shape[0] - 1
-    highest = np.full(n + 1, -np.inf)
-    for h in range(n + 1):
-        for m in range(1, n + 1):
-            if h != m:
-                if not scores[h, m] < np.inf:
-                    return np.inf
-                highest[m] = max(highest[m], scores[h, m])
-    shift = highest[1:].sum()
+    weights, shift = relative_scores(scores)
+    if shift == np.inf:
+        return shift
     if shift == -np.inf:
         return np.nan
-    weights = np.zeros(scores.shape)
-    for h in range(n + 1):
-        for m in range(1, n + 1):
-            if h != m:
-                weights[h, m] = np.exp(scores[h, m] - highest[m])
+    entries = flat(weights)
+    for arc in range(len(entries)):
+        entries[arc] = np.exp(entries[arc])
     chart = np.zeros((N_KINDS, n + 1, n + 1 + WIDTH))
-    fill(chart, weights, single_root, True)
+    fill(chart, weights, single_root, WEIGHTS)
     total = chart[RIGHT, 0, n]
     if not total < np.inf:
         return np.nan
@@ -200,50 +229,68 @@ def marginals(scores, single_root, expected):
     least = SMALLEST + GROWTH * n + 3.0 * np.log(n + 1.0) - NEGLIGIBLE
     if not np.log(total) > least:
         return np.nan
-    descend_sums(chart, weights, single_root, expected)
+    descend_sums(chart, weights, single_root, 1.0 / total, WEIGHTS, expected)
     return shift + np.log(total)
 
 
+@compiled
+def marginals_in_logs(scores, best, single_root, expected):
+    """Write arc marginals (n + 1, n + 1) for scores of any magnitude; return log Z.
+
+    There is a tree, ``best`` (n,), which is not needed.
+    """
+    n = scores.shape[0] - 1
+    log_weights, shift = relative_scores(scores)
+    chart = np.full((N_KINDS, n + 1, n + 1 + WIDTH), -np.inf)
+    fill(chart, log_weights, single_root, LOGS)
+    total = chart[RIGHT, 0, n]
+    descend_sums(chart, log_weights, single_root, -total, LOGS, expected)
+    return shift + total
+
+
 @inner
-def descend_sums(chart, weights, single_root, expected):
+def descend_sums(chart, weights, single_root, slope, semiring, expected):
     """Write the marginals of arcs into ``expected``: derivatives of the log of the sum.
 
     The slopes of spans, an array of the shape of the chart, follow in the reverse order of
-    :func:`fill`.
+    :func:`fill`, from the ``slope`` of the sum. Numbers are those of the semiring.
     """
     n = weights.shape[0] - 1
-    by_end = np.zeros(chart.shape)  # the chart with rows of spans that end at one token
-    for kind in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
+    nothing = chart[UNDER, 0, 0]
+    by_end = np.full(chart.shape, nothing)  # the chart with rows of spans that end at one token
+    for span in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
         for i in range(n + 1):
             for j in range(n + 1):
-                by_end[kind, j, i] = chart[kind, i, j]
-    slopes = np.zeros(chart.shape)
-    slopes[RIGHT, 0, n] = 1.0 / chart[RIGHT, 0, n]
+                by_end[span, j, i] = chart[span, i, j]
+    slopes = np.full(chart.shape, nothing)
+    slopes[RIGHT, 0, n] = slope
     for i in range(n + 1):
         for first in range(i + 1, n + 1, WIDTH):
-            descend_from_longer(i, first, by_end, slopes, single_root)
+            descend_from_longer(i, first, by_end, slopes, single_root, semiring)
         n_later_blocks = (n - i - 1) // WIDTH
         for first in range(i + 1 + n_later_blocks * WIDTH, i, -WIDTH):
-            descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expected)
+            descend_in_row(
+                i, first, chart, by_end, slopes, weights, single_root, semiring, expected
+            )
 
 
 @borrowing
-def descend_from_longer(i, first, by_end, slopes, single_root):
+def descend_from_longer(i, first, by_end, slopes, single_root, semiring):
     """Add to the slopes of spans i .. j what comes from spans that begin further to the left.
 
     These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans.
     """
     of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
-    join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, True)
-    join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, True)
+    join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, semiring)
+    join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, semiring)
     if i > 0:
         # of a root with a single child, only the split behind the root counts
         first_row = int(single_root and i > 1)
-        join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, True)
+        join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, semiring)
 
 
 @borrowing
-def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expected):
+def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, semiring, expected):
     """Add to the slopes of spans i .. j what comes from longer spans of the same row.
 
     These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans. Write
@@ -255,24 +302,28 @@ def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, expect
     one_child = single_root and i == 0
     end = min(first + WIDTH, n + 1)
     if not one_child:
-        join(of_right, i, first, of_under, i, by_end[AFTER], end, n + 1, True)
-    join(of_left, i, first, of_left, i, by_end[LEFTWARD], end, n + 1, True)
-    join(of_rightward, i, first, of_right, i, by_end[RIGHT], end, n + 1, True)
+        join(of_right, i, first, of_under, i, by_end[AFTER], end, n + 1, semiring)
+    join(of_left, i, first, of_left, i, by_end[LEFTWARD], end, n + 1, semiring)
+    join(of_rightward, i, first, of_right, i, by_end[RIGHT], end, n + 1, semiring)
     for k in range(end - 1, first - 1, -1):
         for j in range(k + 1, end):
             if not one_child:
-                of_right[i, k] += of_under[i, j] * chart[AFTER, k, j]
-            of_left[i, k] += of_left[i, j] * chart[LEFTWARD, k, j]
-            of_rightward[i, k] += of_right[i, j] * chart[RIGHT, k, j]
-        of_rightward[i, k] += of_right[i, k]
-        of_leftward[i, k] += of_left[i, k]
-        expected[i, k] = of_rightward[i, k] * chart[RIGHTWARD, i, k]
-        expected[k, i] = of_leftward[i, k] * chart[LEFTWARD, i, k]
-        of_under[i, k] = of_rightward[i, k] * weights[i, k] + of_leftward[i, k] * weights[k, i]
+                include(of_right, i, k, of_under[i, j], chart[AFTER, k, j], semiring)
+            include(of_left, i, k, of_left[i, j], chart[LEFTWARD, k, j], semiring)
+            include(of_rightward, i, k, of_right[i, j], chart[RIGHT, k, j], semiring)
+        of_rightward[i, k] = either(of_rightward[i, k], of_right[i, k], semiring)
+        of_leftward[i, k] = either(of_leftward[i, k], of_left[i, k], semiring)
+        expected[i, k] = both(of_rightward[i, k], chart[RIGHTWARD, i, k], semiring)
+        expected[k, i] = both(of_leftward[i, k], chart[LEFTWARD, i, k], semiring)
+        if len(semiring) == 2:
+            expected[i, k] = np.exp(expected[i, k])
+            expected[k, i] = np.exp(expected[k, i])
+        of_under[i, k] = both(of_rightward[i, k], weights[i, k], semiring)
+        include(of_under, i, k, of_leftward[i, k], weights[k, i], semiring)
 
 
 @compiled
-def join(target, i, column, numbers, k, rows, first, last, summing):
+def join(target, i, column, numbers, k, rows, first, last, semiring):
     """Join spans that meet at tokens ``first <= t < last``, in WIDTH columns from ``column`` on.
 
     For each t and j, ``target[i, j]`` becomes :func:`either` this or
@@ -284,4 +335,4 @@ def join(target, i, column, numbers, k, rows, first, last, summing):
     for t in range(np.uintp(first), np.uintp(last)):
         number = numbers[k, t]
         for j in range(np.uintp(column), np.uintp(column + WIDTH)):
-            target[i, j] = either(target[i, j], both(number, rows[t, j], summing), summing)
+            target[i, j] = either(target[i, j], both(number, rows[t, j], semiring), semiring)

@@ -348,7 +348,7 @@ class ProjectiveTree(TreeStructure):
     """
 
     programs = TreePrograms(
-        _jit_projective.decode, _jit_projective.marginals, log_space.projective_trees
+        _jit_projective.decode, _jit_projective.marginals, _jit_projective.marginals_in_logs
     )
 
 
