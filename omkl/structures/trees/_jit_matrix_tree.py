@@ -31,6 +31,18 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
+from omkl.structures.trees._jit_semirings import (
+    LOGS,
+    WEIGHTS,
+    as_log,
+    as_weight,
+    both,
+    either,
+    include,
+    nothing,
+    relative_scores,
+    without,
+)
 
 #: Factor of the root's arcs for a single root child, and its logarithm.
 ROOT, LOG_ROOT = 1e-150, -345.38776394910684
@@ -59,56 +71,26 @@ class Elimination(NamedTuple):
     order: np.ndarray
 
 
-@compiled
-def marginals(scores, single_root, expected):
-    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z.
+@inner
+def find_shifts(scores, single_root, shifts):
+    """Write the highest score of the arcs into each token; return False if one is nan or +inf.
 
-    Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no
-    tree.
+    Writes to ``shifts`` (n,), 0 if no arc enters a token. Arcs of the root do not count for a
+    single root child.
     """
-    n = scores.shape[0] - 1
-    least = LEAST_LOG_SHARE_SINGLE_ROOT if single_root else LEAST_LOG_SHARE
-    n_levels = 1
-    while 2 ** (n_levels - 1) < n:
-        n_levels += 1
-    # the graph of each level: row 0 has the arcs of the root, i + 1 those of token i
-    graphs = np.empty((n_levels + 1, n + 1, n))
-    shift, log_bound = exponentiate(scores, single_root, graphs[0])
-    if not np.isfinite(log_bound):
-        return log_bound
-    elimination = Elimination(
-        probability_to_pass=np.empty((n, n)),
-        probability_of_root=np.empty(n),
-        reaches_root=np.empty(n),
-        order=np.empty((n, N_ENTRIES), np.int64),
-    )
-    tasks = np.empty((2 * n_levels + 2, N_COLUMNS), np.int64)
-    _put(tasks[0], 0, n, 0, n, 0)
-    n_tasks = 1
-    log_pivots = 0.0
-    while n_tasks:
-        n_tasks -= 1
-        low, high, from_low, from_high, level = tasks[n_tasks]
-        is_first_visit = low == 0
-        if level > 0:
-            copy_graph(graphs[level - 1], graphs[level], from_low, from_high)
-            log_pivot = eliminate(graphs[level], low, high, from_low, from_high, elimination)
-            if is_first_visit:
-                log_pivots += log_pivot
-            if not np.isfinite(log_pivot):
-                return np.nan
-        if high - low > 1:
-            middle = (low + high) // 2
-            _put(tasks[n_tasks], middle, high, low, high, level + 1)
-            _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
-            n_tasks += 2
-            continue
-        total = marginals_into(low, graphs[0], elimination, expected)
-        if is_first_visit:
-            log_pivots += np.log(total)
-        if not log_pivots - log_bound > least or np.isnan(total):
-            return np.nan
-    return shift + log_pivots
+    n = shifts.shape[0]
+    for m in range(n):
+        shifts[m] = -np.inf if single_root else scores[0, m + 1]
+    is_unfit = False
+    for h in range(n):
+        for m in range(n):
+            score = -np.inf if m == h else scores[h + 1, m + 1]
+            shifts[m] = score if score > shifts[m] else shifts[m]
+            is_unfit |= not score < np.inf
+    for m in range(n):
+        is_unfit |= not scores[0, m + 1] < np.inf
+        shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
+    return not is_unfit
 
 
 @inner
@@ -150,35 +132,15 @@ def exponentiate(scores, single_root, graph):
 
 
 @inner
-def find_shifts(scores, single_root, shifts):
-    """Write the highest score of the arcs into each token; return False if one is nan or +inf.
+def empty_levels(n):
+    """Return memory for the graphs (n + 1, n) of all levels of elimination.
 
-    Writes to ``shifts`` (n,), 0 if no arc enters a token. Arcs of the root do not count for a
-    single root child.
+    Row 0 of a graph has the arcs of the root, i + 1 those of token i.
     """
-    n = shifts.shape[0]
-    for m in range(n):
-        shifts[m] = -np.inf if single_root else scores[0, m + 1]
-    is_unfit = False
-    for h in range(n):
-        for m in range(n):
-            score = -np.inf if m == h else scores[h + 1, m + 1]
-            shifts[m] = score if score > shifts[m] else shifts[m]
-            is_unfit |= not score < np.inf
-    for m in range(n):
-        is_unfit |= not scores[0, m + 1] < np.inf
-        shifts[m] = shifts[m] if shifts[m] > -np.inf else 0.0
-    return not is_unfit
-
-
-@borrowing
-def _put(task, low, high, from_low, from_high, level):
-    """Describe a task (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
-    task[LOW] = low
-    task[HIGH] = high
-    task[FROM_LOW] = from_low
-    task[FROM_HIGH] = from_high
-    task[LEVEL] = level
+    n_levels = 1
+    while 2 ** (n_levels - 1) < n:
+        n_levels += 1
+    return np.empty((n_levels + 1, n + 1, n))
 
 
 @borrowing
@@ -195,7 +157,14 @@ def copy_graph(source, target, low, high):
 
 
 @borrowing
-def eliminate(graph, low, high, from_low, from_high, elimination):
+def add_multiple(row, factor, other, semiring):
+    """Add ``factor`` times another vector of the same length to a row."""
+    for j in range(other.shape[0]):
+        include(row, j, factor, other[j], semiring)
+
+
+@borrowing
+def eliminate(graph, low, high, from_low, from_high, elimination, semiring):
     """Eliminate the tokens ``from_low : from_high`` except ``low : high``; return log prod p_k.
 
     Return nan if a token has no arcs left. The remaining tokens are at either end, so they always
@@ -216,29 +185,22 @@ def eliminate(graph, low, high, from_low, from_high, elimination):
         eliminated[LAST] = max(last, k + 1)
         pivot = graph[0, k]
         for i in range(first, last):
-            pivot += graph[i + 1, k]
-        if not pivot > 0.0:
+            pivot = either(pivot, graph[i + 1, k], semiring)
+        if not pivot > nothing(semiring):
             return np.nan
-        log_pivots += np.log(pivot)
-        elimination.probability_of_root[k] = graph[0, k] / pivot
+        log_pivots += as_log(pivot, semiring)
+        elimination.probability_of_root[k] = without(graph[0, k], pivot, semiring)
         leaving = graph[k + 1, first:last]
-        add_multiple(graph[0, first:last], elimination.probability_of_root[k], leaving)
+        add_multiple(graph[0, first:last], elimination.probability_of_root[k], leaving, semiring)
         for i in range(first, last):
-            share = graph[i + 1, k] / pivot
+            share = without(graph[i + 1, k], pivot, semiring)
             elimination.probability_to_pass[i, k] = share
-            add_multiple(graph[i + 1, first:last], share, leaving)
+            add_multiple(graph[i + 1, first:last], share, leaving, semiring)
     return log_pivots
 
 
 @borrowing
-def add_multiple(row, factor, other):
-    """Add ``factor`` times another vector of the same length to a row."""
-    for j in range(other.shape[0]):
-        row[j] += factor * other[j]
-
-
-@borrowing
-def marginals_into(m, graph, elimination, expected):
+def marginals_into(m, graph, elimination, semiring, expected):
     """Write the marginals of the arcs into ``m``, after all others were eliminated.
 
     ``graph`` (n + 1, n) has the weights of all arcs. Writes to column ``m + 1`` of ``expected``
@@ -248,20 +210,115 @@ def marginals_into(m, graph, elimination, expected):
     n = reaches_root.shape[0]
     for i in range(n):
         reaches_root[i] = elimination.probability_of_root[i]
-    reaches_root[m] = 0.0
+    reaches_root[m] = nothing(semiring)
     for t in range(n - 2, -1, -1):
         i, first, last = elimination.order[t]
         probability = reaches_root[i]
         for k in range(first):
-            reaches_root[k] += probability * probability_to_pass[i, k]
+            include(reaches_root, k, probability, probability_to_pass[i, k], semiring)
         for k in range(last, n):
-            reaches_root[k] += probability * probability_to_pass[i, k]
+            include(reaches_root, k, probability, probability_to_pass[i, k], semiring)
     total = graph[0, m]
     for h in range(n):
-        total += graph[h + 1, m] * reaches_root[h]
-    if not total > 0.0:
+        total = either(total, both(graph[h + 1, m], reaches_root[h], semiring), semiring)
+    if not total > nothing(semiring):
         return np.nan
-    expected[0, m + 1] = graph[0, m] / total
+    expected[0, m + 1] = as_weight(without(graph[0, m], total, semiring), semiring)
     for h in range(n):
-        expected[h + 1, m + 1] = graph[h + 1, m] * reaches_root[h] / total
+        by_arc = both(graph[h + 1, m], reaches_root[h], semiring)
+        expected[h + 1, m + 1] = as_weight(without(by_arc, total, semiring), semiring)
     return total
+
+
+@borrowing
+def _put(task, low, high, from_low, from_high, level):
+    """Describe a task (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
+    task[LOW] = low
+    task[HIGH] = high
+    task[FROM_LOW] = from_low
+    task[FROM_HIGH] = from_high
+    task[LEVEL] = level
+
+
+@inner
+def sum_over_trees(graphs, log_bound, least, semiring, expected):
+    """Write arc marginals into ``expected`` (n + 1, n + 1); return log Z of the first graph.
+
+    Writes to all other ``graphs``. Return nan if log Z is not above ``log_bound`` by ``least``.
+    """
+    n = graphs.shape[2]
+    tasks = np.empty((2 * graphs.shape[0], N_COLUMNS), np.int64)
+    elimination = Elimination(
+        probability_to_pass=np.empty((n, n)),
+        probability_of_root=np.empty(n),
+        reaches_root=np.empty(n),
+        order=np.empty((n, N_ENTRIES), np.int64),
+    )
+    _put(tasks[0], 0, n, 0, n, 0)
+    n_tasks = 1
+    log_pivots = 0.0
+    while n_tasks:
+        n_tasks -= 1
+        low, high, from_low, from_high, level = tasks[n_tasks]
+        is_first_visit = low == 0
+        if level > 0:
+            copy_graph(graphs[level - 1], graphs[level], from_low, from_high)
+            log_pivot = eliminate(
+                graphs[level], low, high, from_low, from_high, elimination, semiring
+            )
+            if is_first_visit:
+                log_pivots += log_pivot
+            if not np.isfinite(log_pivot):
+                return np.nan
+        if high - low > 1:
+            middle = (low + high) // 2
+            _put(tasks[n_tasks], middle, high, low, high, level + 1)
+            _put(tasks[n_tasks + 1], low, middle, low, high, level + 1)
+            n_tasks += 2
+            continue
+        total = marginals_into(low, graphs[0], elimination, semiring, expected)
+        if is_first_visit:
+            log_pivots += as_log(total, semiring)
+        if not log_pivots - log_bound > least or np.isnan(total):
+            return np.nan
+    return log_pivots
+
+
+@compiled
+def marginals(scores, single_root, expected):
+    """Write arc marginals into the zero array ``expected`` (n + 1, n + 1); return log Z.
+
+    Return +inf if a score is nan or +inf, and nan if numbers may have underflowed or there is no
+    tree.
+    """
+    n = scores.shape[0] - 1
+    graphs = empty_levels(n)
+    shift, log_bound = exponentiate(scores, single_root, graphs[0])
+    if not np.isfinite(log_bound):
+        return log_bound
+    least = LEAST_LOG_SHARE_SINGLE_ROOT if single_root else LEAST_LOG_SHARE
+    return shift + sum_over_trees(graphs, log_bound, least, WEIGHTS, expected)
+
+
+@compiled
+def marginals_in_logs(scores, best, single_root, expected):
+    """Write arc marginals (n + 1, n + 1) for scores of any magnitude; return log Z.
+
+    ``best`` (n,) are the heads of a tree of the highest score. For a single root child, arcs from
+    the root get a tiny weight, which makes trees with several of them negligible.
+    """
+    n = scores.shape[0] - 1
+    relative, shift = relative_scores(scores)
+    if single_root:
+        # of at most (n + 1)^n trees, those with two such arcs weigh less than e^-40 of the best one
+        far = 40.0 + n * np.log(n + 1.0)
+        for m in range(1, n + 1):
+            far -= relative[best[m - 1], m]
+        shift += far
+        for m in range(1, n + 1):
+            relative[0, m] -= far
+    graphs = empty_levels(n)
+    for h in range(n + 1):
+        for m in range(n):
+            graphs[0, h, m] = relative[h, m + 1]
+    return shift + sum_over_trees(graphs, 0.0, -np.inf, LOGS, expected)

@@ -17,11 +17,9 @@ incomplete ones. ``under[i, j]`` is the part below an arc between the ends, and 
 The spans that begin at one token are computed together, from the last token to the first, eight
 spans at a time.
 
-The same recursions serve for scores, for weights, and for logs of weights: see :data:`SCORES`. Two
-functions hide the difference: ``both`` joins adjacent spans, and ``either`` chooses among
-alternatives. They are (+, max) for scores, (product, +) for weights, and (+, log of the sum of
-exponentials) for logs. Arcs are (n + 1, n + 1), by head and modifier. Charts are
-(N_KINDS, n + 1, n + 1 + WIDTH).
+The same recursions serve for scores, for weights, and for logs of weights, see
+:mod:`._jit_semirings`: ``both`` joins adjacent spans, and ``either`` chooses among alternatives.
+Arcs are (n + 1, n + 1), by head and modifier. Charts are (N_KINDS, n + 1, n + 1 + WIDTH).
 
 Weights are relative to the heaviest arc into each token, so the weight of a span is at most the
 number of its trees, at most 6.75 per token. If a weight that underflows might matter, there is no
@@ -32,6 +30,16 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
 from omkl._pointers import flat
+from omkl.structures.trees._jit_semirings import (
+    LOGS,
+    SCORES,
+    WEIGHTS,
+    as_weight,
+    both,
+    either,
+    include,
+    relative_scores,
+)
 
 #: Log of the smallest normal number; log of the growth of the number of trees per token (27 / 4).
 SMALLEST, GROWTH = -708.0, 1.91
@@ -41,55 +49,24 @@ NEGLIGIBLE = -42.0
 RIGHT, LEFT, RIGHTWARD, LEFTWARD, UNDER, AFTER, N_KINDS = range(7)
 #: Columns of a span that is traced.
 KIND, BEGIN, END, N_COLUMNS = range(4)
-#: Semirings of the numbers in a chart. The compiler knows the lengths of tuples, and leaves out the
-#: code for other semirings.
-SCORES, WEIGHTS, LOGS = (), (0,), (0, 0)
 #: Columns that are processed together; charts have as many extra columns.
 WIDTH = 8
 
 
 @compiled
-def decode(scores, single_root, heads):
-    """Write the heads (n,) of the best projective tree; return False if there is none.
+def join(target, i, column, numbers, k, rows, first, last, semiring):
+    """Join spans that meet at tokens ``first <= t < last``, in WIDTH columns from ``column`` on.
 
-    Return False, too, if a score is nan or +inf.
+    For each t and j, ``target[i, j]`` becomes :func:`either` this or
+    ``both(numbers[k, t], rows[t, j])``. All three arrays are (n + 1, n + 1 + WIDTH).
     """
-    n = heads.shape[0]
-    for h in range(n + 1):
-        for m in range(1, n + 1):
-            if h != m and not scores[h, m] < np.inf:
-                return False
-    chart = np.full((N_KINDS, n + 1, n + 1 + WIDTH), -np.inf)
-    fill(chart, scores, single_root, SCORES)
-    if not chart[RIGHT, 0, n] > -np.inf:
-        return False
-    trace(chart, heads)
-    return True
-
-
-@borrowing
-def both(first, second, semiring):
-    """Return the number of two adjacent spans: sum of scores or logs, or product of weights."""
-    return first * second if len(semiring) == 1 else first + second
-
-
-@borrowing
-def either(first, second, semiring):
-    """Return the number of two alternatives: the higher score, or the sum of their weights."""
-    if len(semiring) == 0:
-        return second if second > first else first
-    if len(semiring) == 1:
-        return first + second
-    highest = max(first, second)
-    if highest == -np.inf:
-        return highest
-    return highest + np.log1p(np.exp(min(first, second) - highest))
-
-
-@borrowing
-def include(target, i, j, first, second, semiring):
-    """Let ``target[i, j]`` be either what it is, or both of two adjacent spans."""
-    target[i, j] = either(target[i, j], both(first, second, semiring), semiring)
+    # unsigned indices let the compiler read several entries at once
+    i = np.uintp(i)
+    k = np.uintp(k)
+    for t in range(np.uintp(first), np.uintp(last)):
+        number = numbers[k, t]
+        for j in range(np.uintp(column), np.uintp(column + WIDTH)):
+            target[i, j] = either(target[i, j], both(number, rows[t, j], semiring), semiring)
 
 
 @compiled
@@ -123,13 +100,33 @@ def fill(chart, arcs, single_root, semiring):
                 right[i, k] = either(right[i, k], rightward[i, k], semiring)
                 left[i, k] = either(left[i, k], leftward[i, k], semiring)
                 for j in range(k + 1, end):
-                    include(right, i, j, rightward[i, k], right[k, j], semiring)
-                    include(left, i, j, left[i, k], leftward[k, j], semiring)
+                    include(right, (i, j), rightward[i, k], right[k, j], semiring)
+                    include(left, (i, j), left[i, k], leftward[k, j], semiring)
                     if not one_child:
-                        include(under, i, j, right[i, k], after[k, j], semiring)
+                        include(under, (i, j), right[i, k], after[k, j], semiring)
         if i > 0:
             for k in range(left.shape[1]):
                 after[i - 1, k] = left[i, k]
+
+
+@borrowing
+def _put(span, kind, first, last):
+    """Describe a span (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
+    span[KIND] = kind
+    span[BEGIN] = first
+    span[END] = last
+
+
+@compiled
+def split(spans, others, i, j, first, last, score):
+    """Return the first k, at most ``last``, at which spans i .. k and k .. j have this score.
+
+    ``spans`` and ``others`` (n + 1, n + 1 + WIDTH) are the parts of a chart with these spans.
+    """
+    for k in range(first, last):
+        if spans[i, k] + others[k, j] == score:
+            return k
+    return last
 
 
 @compiled
@@ -161,47 +158,96 @@ def trace(chart, heads):
         n_spans += 2
 
 
-@borrowing
-def _put(span, kind, first, last):
-    """Describe a span (N_COLUMNS,); to assign a whole row would take two seconds to compile."""
-    span[KIND] = kind
-    span[BEGIN] = first
-    span[END] = last
-
-
 @compiled
-def split(spans, others, i, j, first, last, score):
-    """Return the first k, at most ``last``, at which spans i .. k and k .. j have this score.
+def decode(scores, single_root, heads):
+    """Write the heads (n,) of the best projective tree; return False if there is none.
 
-    ``spans`` and ``others`` (n + 1, n + 1 + WIDTH) are the parts of a chart with these spans.
+    Return False, too, if a score is nan or +inf.
     """
-    for k in range(first, last):
-        if spans[i, k] + others[k, j] == score:
-            return k
-    return last
+    n = heads.shape[0]
+    for h in range(n + 1):
+        for m in range(1, n + 1):
+            if h != m and not scores[h, m] < np.inf:
+                return False
+    chart = np.full((N_KINDS, n + 1, n + 1 + WIDTH), -np.inf)
+    fill(chart, scores, single_root, SCORES)
+    if not chart[RIGHT, 0, n] > -np.inf:
+        return False
+    trace(chart, heads)
+    return True
+
+
+@borrowing
+def descend_from_longer(i, first, by_end, slopes, single_root, semiring):
+    """Add to the slopes of spans i .. j what comes from spans that begin further to the left.
+
+    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans.
+    """
+    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
+    join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, semiring)
+    join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, semiring)
+    if i > 0:
+        # of a root with a single child, only the split behind the root counts
+        first_row = int(single_root and i > 1)
+        join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, semiring)
+
+
+@borrowing
+def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, semiring, expected):
+    """Add to the slopes of spans i .. j what comes from longer spans of the same row.
+
+    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans. Write
+    the marginals of the arcs between i and j into ``expected``.
+    """
+    n = weights.shape[0] - 1
+    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
+    of_rightward, of_leftward = slopes[RIGHTWARD], slopes[LEFTWARD]
+    one_child = single_root and i == 0
+    end = min(first + WIDTH, n + 1)
+    if not one_child:
+        join(of_right, i, first, of_under, i, by_end[AFTER], end, n + 1, semiring)
+    join(of_left, i, first, of_left, i, by_end[LEFTWARD], end, n + 1, semiring)
+    join(of_rightward, i, first, of_right, i, by_end[RIGHT], end, n + 1, semiring)
+    for k in range(end - 1, first - 1, -1):
+        for j in range(k + 1, end):
+            if not one_child:
+                include(of_right, (i, k), of_under[i, j], chart[AFTER, k, j], semiring)
+            include(of_left, (i, k), of_left[i, j], chart[LEFTWARD, k, j], semiring)
+            include(of_rightward, (i, k), of_right[i, j], chart[RIGHT, k, j], semiring)
+        of_rightward[i, k] = either(of_rightward[i, k], of_right[i, k], semiring)
+        of_leftward[i, k] = either(of_leftward[i, k], of_left[i, k], semiring)
+        to_right = both(of_rightward[i, k], chart[RIGHTWARD, i, k], semiring)
+        to_left = both(of_leftward[i, k], chart[LEFTWARD, i, k], semiring)
+        expected[i, k] = as_weight(to_right, semiring)
+        expected[k, i] = as_weight(to_left, semiring)
+        of_under[i, k] = both(of_rightward[i, k], weights[i, k], semiring)
+        include(of_under, (i, k), of_leftward[i, k], weights[k, i], semiring)
 
 
 @inner
-def relative_scores(scores):
-    """Return scores less the highest one of their column, and the sum of these maxima.
+def descend_sums(chart, weights, single_root, slope, semiring, expected):
+    """Write the marginals of arcs into ``expected``: derivatives of the log of the sum.
 
-    They are -inf where there is no arc. The sum is +inf if a score is nan or +inf.
+    The slopes of spans, an array of the shape of the chart, follow in the reverse order of
+    :func:`fill`, from the ``slope`` of the sum. Numbers are those of the semiring.
     """
-    n = scores.shape[0] - 1
-    relative = np.full(scores.shape, -np.inf)
-    shift = 0.0
-    for m in range(1, n + 1):
-        highest = -np.inf
-        for h in range(n + 1):
-            if h != m:
-                if not scores[h, m] < np.inf:
-                    return relative, np.inf
-                highest = max(highest, scores[h, m])
-        shift += highest
-        for h in range(n + 1):
-            if h != m:
-                relative[h, m] = scores[h, m] - highest
-    return relative, shift
+    n = weights.shape[0] - 1
+    nothing = chart[UNDER, 0, 0]
+    by_end = np.full(chart.shape, nothing)  # the chart with rows of spans that end at one token
+    for span in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
+        for i in range(n + 1):
+            for j in range(n + 1):
+                by_end[span, j, i] = chart[span, i, j]
+    slopes = np.full(chart.shape, nothing)
+    slopes[RIGHT, 0, n] = slope
+    for i in range(n + 1):
+        for first in range(i + 1, n + 1, WIDTH):
+            descend_from_longer(i, first, by_end, slopes, single_root, semiring)
+        n_later_blocks = (n - i - 1) // WIDTH
+        for first in range(i + 1 + n_later_blocks * WIDTH, i, -WIDTH):
+            descend_in_row(
+                i, first, chart, by_end, slopes, weights, single_root, semiring, expected
+            )
 
 
 @compiled
@@ -246,93 +292,3 @@ def marginals_in_logs(scores, best, single_root, expected):
     total = chart[RIGHT, 0, n]
     descend_sums(chart, log_weights, single_root, -total, LOGS, expected)
     return shift + total
-
-
-@inner
-def descend_sums(chart, weights, single_root, slope, semiring, expected):
-    """Write the marginals of arcs into ``expected``: derivatives of the log of the sum.
-
-    The slopes of spans, an array of the shape of the chart, follow in the reverse order of
-    :func:`fill`, from the ``slope`` of the sum. Numbers are those of the semiring.
-    """
-    n = weights.shape[0] - 1
-    nothing = chart[UNDER, 0, 0]
-    by_end = np.full(chart.shape, nothing)  # the chart with rows of spans that end at one token
-    for span in (RIGHT, LEFT, RIGHTWARD, LEFTWARD, AFTER):
-        for i in range(n + 1):
-            for j in range(n + 1):
-                by_end[span, j, i] = chart[span, i, j]
-    slopes = np.full(chart.shape, nothing)
-    slopes[RIGHT, 0, n] = slope
-    for i in range(n + 1):
-        for first in range(i + 1, n + 1, WIDTH):
-            descend_from_longer(i, first, by_end, slopes, single_root, semiring)
-        n_later_blocks = (n - i - 1) // WIDTH
-        for first in range(i + 1 + n_later_blocks * WIDTH, i, -WIDTH):
-            descend_in_row(
-                i, first, chart, by_end, slopes, weights, single_root, semiring, expected
-            )
-
-
-@borrowing
-def descend_from_longer(i, first, by_end, slopes, single_root, semiring):
-    """Add to the slopes of spans i .. j what comes from spans that begin further to the left.
-
-    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans.
-    """
-    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
-    join(of_right, i, first, by_end[RIGHTWARD], i, of_right, 0, i, semiring)
-    join(slopes[LEFTWARD], i, first, by_end[LEFT], i, of_left, 0, i, semiring)
-    if i > 0:
-        # of a root with a single child, only the split behind the root counts
-        first_row = int(single_root and i > 1)
-        join(of_left, i, first, by_end[RIGHT], i - 1, of_under, first_row, i, semiring)
-
-
-@borrowing
-def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, semiring, expected):
-    """Add to the slopes of spans i .. j what comes from longer spans of the same row.
-
-    These are WIDTH columns j from ``first`` on. ``by_end`` is the chart by the ends of spans. Write
-    the marginals of the arcs between i and j into ``expected``.
-    """
-    n = weights.shape[0] - 1
-    of_right, of_left, of_under = slopes[RIGHT], slopes[LEFT], slopes[UNDER]
-    of_rightward, of_leftward = slopes[RIGHTWARD], slopes[LEFTWARD]
-    one_child = single_root and i == 0
-    end = min(first + WIDTH, n + 1)
-    if not one_child:
-        join(of_right, i, first, of_under, i, by_end[AFTER], end, n + 1, semiring)
-    join(of_left, i, first, of_left, i, by_end[LEFTWARD], end, n + 1, semiring)
-    join(of_rightward, i, first, of_right, i, by_end[RIGHT], end, n + 1, semiring)
-    for k in range(end - 1, first - 1, -1):
-        for j in range(k + 1, end):
-            if not one_child:
-                include(of_right, i, k, of_under[i, j], chart[AFTER, k, j], semiring)
-            include(of_left, i, k, of_left[i, j], chart[LEFTWARD, k, j], semiring)
-            include(of_rightward, i, k, of_right[i, j], chart[RIGHT, k, j], semiring)
-        of_rightward[i, k] = either(of_rightward[i, k], of_right[i, k], semiring)
-        of_leftward[i, k] = either(of_leftward[i, k], of_left[i, k], semiring)
-        expected[i, k] = both(of_rightward[i, k], chart[RIGHTWARD, i, k], semiring)
-        expected[k, i] = both(of_leftward[i, k], chart[LEFTWARD, i, k], semiring)
-        if len(semiring) == 2:
-            expected[i, k] = np.exp(expected[i, k])
-            expected[k, i] = np.exp(expected[k, i])
-        of_under[i, k] = both(of_rightward[i, k], weights[i, k], semiring)
-        include(of_under, i, k, of_leftward[i, k], weights[k, i], semiring)
-
-
-@compiled
-def join(target, i, column, numbers, k, rows, first, last, semiring):
-    """Join spans that meet at tokens ``first <= t < last``, in WIDTH columns from ``column`` on.
-
-    For each t and j, ``target[i, j]`` becomes :func:`either` this or
-    ``both(numbers[k, t], rows[t, j])``. All three arrays are (n + 1, n + 1 + WIDTH).
-    """
-    # unsigned indices let the compiler read several entries at once
-    i = np.uintp(i)
-    k = np.uintp(k)
-    for t in range(np.uintp(first), np.uintp(last)):
-        number = numbers[k, t]
-        for j in range(np.uintp(column), np.uintp(column + WIDTH)):
-            target[i, j] = either(target[i, j], both(number, rows[t, j], semiring), semiring)

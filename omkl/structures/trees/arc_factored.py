@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from omkl.exceptions import InputError
-from omkl.structures import log_space
 from omkl.structures.base import Potentials, Structure, best_outputs
 from omkl.structures.trees import _jit_matrix_tree, _jit_projective
 from omkl.structures.trees import _jit_tree as jit
@@ -315,7 +314,7 @@ class NonProjectiveTree(TreeStructure):
     """
 
     programs = TreePrograms(
-        _maximum_arborescence, _jit_matrix_tree.marginals, log_space.arborescences
+        _maximum_arborescence, _jit_matrix_tree.marginals, _jit_matrix_tree.marginals_in_logs
     )
 
 
