@@ -10,7 +10,9 @@ import numpy as np
 from omkl._compilation import borrowing, inner
 
 #: The compiler knows the lengths of tuples, and leaves out the code for other semirings.
-SCORES, WEIGHTS, LOGS = (), (0,), (0, 0)
+SCORES = ()
+WEIGHTS = (0,)
+LOGS = (0, 0)
 
 
 @borrowing
@@ -39,9 +41,9 @@ def include(target, place, first, second, semiring):
 
 
 @borrowing
-def without(whole, part, semiring):
+def without(total, removed, semiring):
     """Return the number of what is left without a part: quotient of weights, or difference."""
-    return whole / part if len(semiring) == 1 else whole - part
+    return total / removed if len(semiring) == 1 else total - removed
 
 
 @borrowing
