@@ -115,10 +115,11 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
         changes = _correlations(columns, first, last, rho)
         if _stays_zero(changes, w[first:last], norm_weight, l1_weight, penalty.positive):
             continue
-        if not bases.is_known[g]:
-            _find_basis(columns, starts, g, curvature, bases, is_mixed)
         basis = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]]
         values = bases.values[first:last]
+        if not bases.is_known[g]:
+            bases.is_known[g] = True
+            _find_basis(columns, first, curvature, is_mixed, basis, values)
         if is_mixed:
             before = w[first:last].copy().ravel()
             correlations = changes.copy().ravel()
@@ -134,6 +135,16 @@ def sweep(columns, starts, groups, curvature, bases, coupling, penalty, w, rho):
             _add(w, first, changes)
             _follow_columns(columns, first, curvature, coupling, changes, rho)
     return total_gain
+
+
+@inner
+def _shrunk(value, threshold, positive):
+    """Return a number moved towards 0 by a threshold; 0 for negative ones if ``positive``."""
+    if value > threshold:
+        return value - threshold
+    if value < -threshold and not positive:
+        return value + threshold
+    return 0.0
 
 
 @inner
@@ -158,11 +169,7 @@ def _descend_single(columns, j, g, curvature, bases, threshold, penalty, w, rho)
     if value <= 0.0:
         return 0.0
     target = correlation + value * before
-    after = 0.0
-    if target > threshold:
-        after = (target - threshold) / (value + penalty.ridge)
-    elif target < -threshold and not penalty.positive:
-        after = (target + threshold) / (value + penalty.ridge)
+    after = _shrunk(target, threshold, penalty.positive) / (value + penalty.ridge)
     move = after - before
     if move == 0.0:
         return 0.0
@@ -224,10 +231,7 @@ def _stays_zero(correlations, w, norm_weight, l1_weight, positive):
         for k in range(w.shape[1]):
             if w[j, k] != 0.0:
                 return False
-            magnitude = correlations[j, k] if positive else abs(correlations[j, k])
-            excess = magnitude - l1_weight
-            if excess > 0.0:
-                square += excess**2
+            square += _shrunk(correlations[j, k], l1_weight, positive) ** 2
     return np.sqrt(square) <= norm_weight
 
 
@@ -296,12 +300,9 @@ def _change(changes, w, basis, values, threshold, ridge):
         return 0.0
     vectors = basis.reshape((size, len(basis) // size))
     # coefficients before and their moves, in the eigenbasis
-    before = np.empty((n_outputs, size))
-    moves = np.empty((n_outputs, size))
-    lengths = np.empty(size)
-    before[:] = 0.0
-    moves[:] = 0.0
-    lengths[:] = 0.0
+    before = np.zeros((n_outputs, size))
+    moves = np.zeros((n_outputs, size))
+    lengths = np.zeros(size)
     for k in range(n_outputs):
         _rotate(vectors, w[:, k], before[k])
         _rotate(vectors, changes[:, k], moves[k])
@@ -408,14 +409,7 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, 
             target -= np.dot(gram.reshape((size, size)), ahead - before)
         square = 0.0
         for k in range(size):
-            magnitude = target[k] if penalty.positive else abs(target[k])
-            excess = magnitude - l1_weight
-            if excess <= 0.0:
-                target[k] = 0.0
-            elif target[k] > 0.0:
-                target[k] = excess
-            else:
-                target[k] = -excess
+            target[k] = _shrunk(target[k], l1_weight, penalty.positive)
             square += target[k] ** 2
         norm = np.sqrt(square)
         ratio = 0.0
@@ -455,18 +449,14 @@ def _proximal_steps(correlations, gram, bound, norm_weight, l1_weight, penalty, 
 
 
 @inner
-def _find_basis(columns, starts, g, curvature, bases, is_mixed):
-    """Compute the basis and eigenvalues of a group; write them to ``bases``.
+def _find_basis(columns, first, curvature, is_mixed, basis, values):
+    """Write the basis (size * size,) and eigenvalues (size,) of a group; see :class:`Bases`.
 
     For large groups only the largest eigenvalue is bounded. Steps never increase the objective,
     even if the bound is too low by up to one half.
     """
-    bases.is_known[g] = True
-    first = starts[g]
-    last = starts[g + 1]
-    size = last - first
-    basis = bases.vectors[bases.offsets[g] : bases.offsets[g + 1]]
-    values = bases.values[first:last]
+    size = len(values)
+    last = first + size
     if size == 1:
         values[0] = _square(columns, first, curvature)
     elif size > LARGEST_BASIS:
@@ -587,8 +577,8 @@ def _move(bases, group, changes, w, values, threshold, ridge):
     target = changes[0, 0] + values[0] * w[0, 0]
     curvature = values[0] + ridge
     after = 0.0
-    if abs(target) > threshold and curvature > 0.0:
-        after = np.sign(target) * (abs(target) - threshold) / curvature
+    if curvature > 0.0:
+        after = _shrunk(target, threshold, False) / curvature
     changes[0, 0] = after - w[0, 0] if values[0] > 0.0 else 0.0
     return 0.5 * curvature * changes[0, 0] ** 2
 
