@@ -18,7 +18,7 @@ from omkl.data.table_columns import NUMBERS as NUMERIC
 from omkl.exceptions import InputError
 from omkl.features.scales import ColumnScales
 from omkl.features.vocabulary import LARGEST, NUMBERS, PLAIN_NUMBERS
-from omkl.kernels.inputs import Positions, Vectors, count_columns, format_on, take_columns
+from omkl.kernels.inputs import Positions, Vectors, format_on, take_columns
 
 #: Concatenated tokens: rows of an array or CSR matrix, dicts, words or lists of attributes.
 FlatTokens: TypeAlias = Vectors | list[Any]
@@ -162,7 +162,8 @@ class View(NamedTuple):
 
     def width(self, shapes: Mapping[str, int]) -> int:
         """Return the number of columns."""
-        return count_columns(self.columns, sum(shapes[key] for key in self.keys))
+        no_rows = np.empty((0, sum(shapes[key] for key in self.keys)))
+        return take_columns(no_rows, self.columns).shape[1]
 
     def select(self, entries: "Entries") -> Vectors:
         """Return the array of this view."""

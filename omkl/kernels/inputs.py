@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -173,11 +173,6 @@ def take_columns(X: np.ndarray | sparse.sparray, columns: Positions) -> np.ndarr
     return X.take(columns, axis=1)
 
 
-def count_columns(columns: Positions, n_columns: int) -> int:
-    """Return the number of selected columns."""
-    return take_columns(np.empty((0, n_columns)), columns).shape[1]
-
-
 class Pair:
     """Two sets of vectors, with products and distances that kernels share, computed on demand.
 
@@ -209,11 +204,11 @@ class Pair:
 
             return euclidean_distances(X, Y, squared=True)
         # ||x - y||^2 = ||x||^2 - 2 x'y + ||y||^2
-        spread = self.right.spread
-        if spread.square_of_mean / FAR_FROM_ORIGIN.get(X.dtype, np.inf) > spread.variance:
+        mean = self.right.mean
+        if mean @ mean / FAR_FROM_ORIGIN[X.dtype] > self.right.variance:
             # far from the origin distances are small differences of large numbers: center the data
-            X = X - spread.mean
-            Y = Y - spread.mean
+            X = X - mean
+            Y = Y - mean
             distances = X @ Y.T
             distances *= -2.0
             squares_y = np.einsum("ij,ij->i", Y, Y)
@@ -262,11 +257,14 @@ class Reference:
         self._inverse_roots: dict[int, tuple[NormalizedKernel, np.ndarray]] = {}
 
     @cached_property
-    def spread(self) -> "Spread":
-        """Position and spread of the vectors."""
-        mean = self.X.mean(axis=0)
-        variance = self.X.var(axis=0).sum()
-        return Spread(mean=mean, square_of_mean=mean @ mean, variance=variance)
+    def mean(self) -> np.ndarray:
+        """Mean of the vectors, (d,)."""
+        return self.X.mean(axis=0)
+
+    @cached_property
+    def variance(self) -> float:
+        """Sum of the variances of all columns."""
+        return self.X.var(axis=0).sum()
 
     @cached_property
     def squares(self) -> np.ndarray:
@@ -280,14 +278,6 @@ class Reference:
             self._inverse_roots[id(kernel)] = kernel, kernel.inverse_roots(self.X)
         _, inverse_roots = self._inverse_roots[id(kernel)]
         return inverse_roots
-
-
-class Spread(NamedTuple):
-    """Mean of vectors (d,), its squared length, and the sum of the variances of all columns."""
-
-    mean: np.ndarray
-    square_of_mean: Any
-    variance: Any
 
 
 def as_dense(X: Vectors) -> np.ndarray:

@@ -20,7 +20,6 @@ from omkl.kernels.gram import GramMatrices, MatricesLike, check_kernel_names, ch
 from omkl.kernels.inputs import (
     Vectors,
     check_magnitudes,
-    count_columns,
     median_distance,
     row_blocks,
     squared_distances,
@@ -543,7 +542,7 @@ def _ranks(kernels: list[Kernel], X: Vectors) -> dict[int, int]:
     ranks = {}
     for m, kernel in enumerate(kernels):
         if kernel.maps_sparse or not sparse.issparse(X):
-            rank = kernel.feature_count(count_columns(kernel.columns(n_columns), n_columns))
+            rank = kernel.feature_count(len(kernel.places(n_columns)))
             if rank is not None:
                 ranks[m] = rank
     return ranks
