@@ -62,24 +62,22 @@ class GramMatrices:
     def __init__(self, matrices: MatricesLike) -> None:
         if isinstance(matrices, GramMatrices):
             matrices = dict(zip(matrices.names, matrices.matrices))
-        each_matrix: Any
+        if hasattr(matrices, "__array__") or sparse.issparse(matrices):
+            array = _as_array(matrices)
+            matrices = np.moveaxis(array, -1, 0) if array.ndim == 3 else [array]
+        elif not isinstance(matrices, Sequence | Mapping):
+            matrices = []
+        self.matrices = matrices
         if isinstance(matrices, Mapping):
             check_kernel_names(matrices)
             self.names = list(matrices)
-            each_matrix = list(matrices.values())
+            self.matrices = matrices.values()
         else:
-            if hasattr(matrices, "__array__") or sparse.issparse(matrices):
-                array = _as_array(matrices)
-                matrices = [array]
-                if array.ndim == 3:
-                    matrices = np.moveaxis(array, -1, 0)
-            each_matrix = []
-            if isinstance(matrices, Sequence | np.ndarray):
-                each_matrix = matrices
-            self.names = [f"kernel {m}" for m in range(len(each_matrix))]
-        if not isinstance(each_matrix, np.ndarray):
-            each_matrix = [None if matrix is None else _as_array(matrix) for matrix in each_matrix]
-        self.matrices = each_matrix
+            self.names = [f"kernel {m}" for m in range(len(matrices))]
+        if not isinstance(self.matrices, np.ndarray):
+            self.matrices = [
+                matrix if matrix is None else _as_array(matrix) for matrix in self.matrices
+            ]
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
             other = "anything else"
