@@ -61,7 +61,11 @@ def error_curve(
         total_loss[i] = (n_wrong / np.maximum(n_accepted, 1)).sum()
     error = total_loss / n_examples_accepted
     if one_part:
-        bound = _binomial_bound(n_examples_accepted, np.rint(total_loss), confidence)
+        # the largest probability at which so few errors are not unlikely (Clopper and Pearson 1934)
+        n_errors = np.rint(total_loss)
+        n_right = n_examples_accepted - n_errors
+        limit = betaincinv(n_errors + 1.0, np.maximum(n_right, 0.5), confidence)
+        bound = np.where(n_right > 0, limit, 1.0)
     else:
         bound = _mean_bound(n_examples_accepted, error, confidence)
     return {
@@ -71,14 +75,6 @@ def error_curve(
         "error": error,
         "bound": bound,
     }
-
-
-def _binomial_bound(n: np.ndarray, k: np.ndarray, confidence: float) -> np.ndarray:
-    """Return the largest probability at which k of n errors or fewer are not unlikely.
-
-    See Clopper and Pearson (1934). Arrays have shape (n_thresholds,).
-    """
-    return np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 0.5), confidence), 1.0)
 
 
 def mean_test(n: np.ndarray, mean: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,12 +39,6 @@ class Points(NamedTuple):
     grid: np.ndarray
     rows: np.ndarray
     density: np.ndarray
-
-
-class WeightedModel(Protocol):
-    """A trained model of rows with weights of its kernels."""
-
-    kernel_weights_: dict[str, float]
 
 
 class GroupEffect(NamedTuple):
@@ -111,7 +105,7 @@ class Shapes(NamedTuple):
 
 
 def find_shapes(
-    estimator: WeightedModel,
+    estimator: BaseEstimator,
     X: KernelInputs,
     names: Sequence[str],
     groups: Groups,
@@ -174,7 +168,7 @@ def find_shapes(
     )
 
 
-def _names_of_outputs(estimator: WeightedModel, n_outputs: int) -> list[str]:
+def _names_of_outputs(estimator: BaseEstimator, n_outputs: int) -> list[str]:
     """Return the classes or labels of a classifier, or the numbers of outputs."""
     labels = getattr(estimator, "classes_", range(n_outputs))
     constant_labels = getattr(estimator, "constant_labels_", {})
@@ -184,7 +178,7 @@ def _names_of_outputs(estimator: WeightedModel, n_outputs: int) -> list[str]:
 
 
 def _columns(
-    estimator: WeightedModel, X: KernelInputs, names: Sequence[str]
+    estimator: BaseEstimator, X: KernelInputs, names: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Return columns of strings, or of numbers, NaN where they are missing, by name.
 

@@ -26,6 +26,7 @@ from omkl.batch.group_lasso.matrices import Matrix
 from omkl.batch.group_lasso.problem import DesignProblem
 from omkl.batch.group_lasso.working_set import Iterate, WorkingSet, inner_products
 from omkl.batch.newton import BarrierSearch, add_to_diagonal, cholesky
+from omkl.regularizers.base import ratio_or_zero
 
 #: Residual of a system, relative to its right side, above which the solution is refined.
 WELL_SOLVED = 1e-10
@@ -77,8 +78,7 @@ class DesignTerm:
         self._v = gauge.thresholded(target, self._step)
         self._v_norms = blocks.norms(self._v)
         self._radii = self._shrunk(self._v_norms)
-        ratios = np.zeros_like(self._radii)
-        np.divide(self._radii, self._v_norms, out=ratios, where=self._radii > 0)
+        ratios = ratio_or_zero(self._radii, self._v_norms)
         self.x = self._v * blocks.spread(ratios)
         self.norms = self._radii if gauge.is_euclidean else gauge.norms(self.x)
         self._outputs = self.working_set.outputs(self.x)

@@ -114,11 +114,8 @@ class Search:
     def evaluate(self, weights: np.ndarray) -> Point:
         """Evaluate J by a call of the base SVM, a pass over active kernels, and one over all."""
         problem = self.problem
-        if np.all(weights > 0):
-            gram = problem.kernels.combine(weights, None)
-        else:
-            active = np.flatnonzero(weights)
-            gram = problem.kernels.combine(weights[active], active)
+        active = np.flatnonzero(weights)
+        gram = problem.kernels.combine(weights[active], active)
         coefficients, intercept = self.base_svm(gram, problem.y, problem.loss_weights)
         self.n_evaluations += 1
         rho, dual_norms = problem.feasible(coefficients)
