@@ -268,7 +268,7 @@ def named_kernels(specs: KernelSpecs) -> list[tuple[str, Kernel]]:
     """Return ``(name, kernel)`` of each spec; a string is its own name."""
     listed = _listed(specs)
     kernels = list(map(as_kernel, listed))
-    if isinstance(specs, dict):
+    if isinstance(specs, Mapping):
         check_kernel_names(specs)
         return list(zip(specs, kernels))
     names = []
