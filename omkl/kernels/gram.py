@@ -63,7 +63,7 @@ class GramMatrices:
         if isinstance(matrices, GramMatrices):
             matrices = dict(zip(matrices.names, matrices.matrices))
         if hasattr(matrices, "__array__") or sparse.issparse(matrices):
-            array = _as_array(matrices)
+            array = np.asarray(as_dense(matrices))
             matrices = np.moveaxis(array, -1, 0) if array.ndim == 3 else [array]
         elif not isinstance(matrices, Sequence | Mapping):
             matrices = []
@@ -76,7 +76,8 @@ class GramMatrices:
             self.names = [f"kernel {m}" for m in range(len(matrices))]
         if not isinstance(self.matrices, np.ndarray):
             self.matrices = [
-                matrix if matrix is None else _as_array(matrix) for matrix in self.matrices
+                matrix if matrix is None else np.asarray(as_dense(matrix))
+                for matrix in self.matrices
             ]
         shapes = {matrix.shape for matrix in self.matrices if matrix is not None}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
@@ -95,10 +96,6 @@ class GramMatrices:
     def __getitem__(self, key: slice | ArrayLike | tuple[ArrayLike, ...]) -> "GramMatrices":
         selected = [None if matrix is None else matrix[key] for matrix in self.matrices]
         return GramMatrices(dict(zip(self.names, selected)))
-
-
-def _as_array(matrix: ArrayLike | sparse.sparray) -> np.ndarray:
-    return np.asarray(as_dense(matrix))
 
 
 def check_kernel_names(names: Iterable[Hashable]) -> None:

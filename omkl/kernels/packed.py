@@ -290,7 +290,8 @@ class LazyStack(PartedStack):
         for low in range(0, len(which), self._block):
             block = slice(low, low + self._block)
             stack = PackedStack(self._computed(which[block]))
-            yield PartOfStack(stack=stack, positions=block, indices=None)
+            indices = np.arange(stack.n_kernels)
+            yield PartOfStack(stack=stack, positions=block, indices=indices)
 
     def _computed(self, which: np.ndarray) -> np.ndarray:
         return packed_kernels([self.kernels[k] for k in which], self.X, self.dtype)

@@ -311,13 +311,13 @@ class PartOfStack(NamedTuple):
         The stack that holds the kernels.
     positions : int array of shape (k,) or slice
         Their positions among the kernels that were asked for.
-    indices : int array of shape (k,) or None
-        Their indices in ``stack``; None for all.
+    indices : int array of shape (k,)
+        Their indices in ``stack``.
     """
 
     stack: KernelStack
     positions: np.ndarray | slice
-    indices: Which
+    indices: np.ndarray
 
 
 class PartedStack(KernelStack):
@@ -358,8 +358,6 @@ class PartedStack(KernelStack):
 
     def packed(self, m: int) -> np.ndarray:
         for part in self._parts_of([m]):
-            if part.indices is None:
-                return part.stack.packed(0)
             return part.stack.packed(part.indices[0])
         return np.zeros(packed_length(self.n_samples))
 
@@ -497,7 +495,7 @@ class FactoredStack(KernelStack):
     def _chosen(self, which: Which) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return indices of kernels (k,), of their rows (R,), and each row's index in ``which``."""
         which = self._indices(which)
-        ranks = (self.starts[1:] - self.starts[:-1])[which]
+        ranks = np.diff(self.starts)[which]
         kernel_of_row = np.repeat(np.arange(len(which)), ranks)
         columns = np.arange(len(kernel_of_row)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
         return which, self.starts[which][kernel_of_row] + columns, kernel_of_row
