@@ -310,10 +310,9 @@ class KernelTerm:
     gamma: float
 
     def __post_init__(self) -> None:
-        #: The last weighted sum of kernels, with its weights and kernels.
+        #: The last weighted sum of kernels, and the bytes of its weights and kernels.
         self._last_sum: Any = None
-        self._summed_weights = np.empty(0)
-        self._summed_kernels = np.empty(0)
+        self._summed = (b"", b"")
         self._refresh()
 
     def _refresh(self) -> None:
@@ -376,11 +375,9 @@ class KernelTerm:
         which: np.ndarray,
     ) -> Any:
         """Return the weighted sum of kernels; cache it, since weights of a ridge never change."""
-        is_same = np.array_equal(self._summed_weights, weights)
-        is_same = is_same and np.array_equal(self._summed_kernels, which)
-        if self._last_sum is None or not is_same:
-            self._summed_weights = weights
-            self._summed_kernels = which
+        summed = (weights.tobytes(), which.tobytes())
+        if self._last_sum is None or summed != self._summed:
+            self._summed = summed
             self._last_sum = sum_kernels(weights, which)
         return self._last_sum
 
