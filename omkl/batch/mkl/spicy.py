@@ -159,11 +159,6 @@ class Subproblem(BarrierSearch):
             gamma=self.gamma,
         )
 
-    def solve(self, target: float) -> bool:
-        """Solve to an absolute gap on the working set; return whether it was reached."""
-        self.reset_term()
-        return self.minimize(target, MOST_STEPS)
-
     def model_norms(self) -> np.ndarray:
         return self.term.curve.first(self.term.norms)
 
@@ -210,13 +205,10 @@ def solve_by_working_sets(
             subproblem = method.begin(problem, start, search.certificate, violating)
         else:
             subproblem.grow(search.by_violation(subproblem.working_set.which))
-        steps_before = subproblem.newton_steps
-        is_solved = subproblem.solve(search.target(subproblem.share))
-        if not is_solved and subproblem.newton_steps == steps_before:
-            stalled = True
-        else:
-            search.certify_subproblem(subproblem)
-            stalled = search.idle_rounds >= IDLE_ROUNDS
+        subproblem.reset_term()
+        subproblem.minimize(search.target(subproblem.share), MOST_STEPS)
+        search.certify_subproblem(subproblem)
+        stalled = search.idle_rounds >= IDLE_ROUNDS
     norms, outputs = problem.evaluate(search.model)
     primal = problem.primal(outputs, norms)
     certificate = replace(search.certificate, primal=primal, norms=norms, outputs=outputs)
