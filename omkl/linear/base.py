@@ -402,8 +402,6 @@ class SparseLinear(SavedEstimator, BaseEstimator):
                 f"explain takes one sample, but got {len(outputs)}: call it for each sample."
             )
         contrast = batch.contrast(self._decoder(), outputs[0], label, against, target)
-        if isinstance(X, LinearOperator):
-            raise InputError(f"explain takes a row of numbers, not {type(X).__name__}.")
         pieces = self._pieces(sparse.coo_array(X), contrast.weights)
         groups = dict[str, float]()
         for piece in pieces:
