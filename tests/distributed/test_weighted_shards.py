@@ -1,5 +1,5 @@
-"""Sample and class weights in shards mean what they do in one process; threads equal workers, bit
-by bit.
+"""Sample and class weights in shards mean what they do in one process; results are bitwise equal
+for any number of threads.
 """
 
 import numpy as np
@@ -10,7 +10,6 @@ import omkl
 from omkl import DependencyParser, OnlineMKLClassifier, OnlineMKLRegressor, Passes, SequenceLabeler
 from omkl.data import synthetic_treebank
 from omkl.distributed import ParameterMixing
-from omkl.estimators import validation as inputs
 from omkl.estimators.training import Run
 from omkl.exceptions import InputError
 from omkl.groups.expansions.cached import dense_grams
@@ -26,6 +25,7 @@ Y = np.digitize(X[:, 0] + 0.3 * RNG.normal(size=61), [-0.5, 0.5])
 WEIGHTS = RNG.choice([0.0, 0.3, 1.0, 2.5, 4.0], size=61)
 CLASS_WEIGHTS = {0: 0.5, 1: 3.0, 2: 1.7}
 
+TWO_EPOCHS = {"epochs": 2, "random_state": 0}
 ONLINE = {
     "fobos": {"method": "fobos"},
     "rda": {"method": "rda"},
@@ -113,15 +113,16 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
     """Shard j has the examples j, j + 2, ..., so examples given twice in a row make two equal
     shards.
     """
-    weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))  # presented once each
+    # weights of at most 1, so that each example is presented once
+    weights = np.random.default_rng(2).choice([0.3, 0.7, 1.0], size=len(Y))
     in_order = Passes(3, shuffle=False)
     settings = {"loss": "hinge", **ONLINE[setting], "epochs": in_order}
     doubled = [np.repeat(values, 2, axis=0) for values in (X, Y, weights)]
     # C multiplies the sum of losses, which is twice that of one shard
     mixed = classifier(C=1.0, **settings).fit(*doubled, shards=2)
     alone = classifier(C=2.0, **settings).fit(X, Y, weights)
-    # the proximal step of a mix gives back what a sum over groups has taken, and what coupled norms
-    # have, nearly
+    # a mix undoes the proximal steps of the shards and takes one for all: this is exact if the
+    # regularizer is a sum over groups, and close if it couples their norms, as the default does
     coupled = settings.get("method") != "rda" and "regularizer" not in settings
     close = {"atol": 0.3} if coupled else {"rtol": 1e-7, "atol": 1e-9}
     assert_allclose(
@@ -134,9 +135,8 @@ def test_two_shards_of_equal_data_are_one_of_them(setting):
 
 def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     is_weighted = WEIGHTS > 0
-    settings = {"epochs": 2, "random_state": 0}
-    with_zeros = OnlineMKLRegressor(["linear"], **settings).fit(X, X[:, 0], WEIGHTS, shards=2)
-    without = OnlineMKLRegressor(["linear"], **settings).fit(
+    with_zeros = OnlineMKLRegressor(["linear"], **TWO_EPOCHS).fit(X, X[:, 0], WEIGHTS, shards=2)
+    without = OnlineMKLRegressor(["linear"], **TWO_EPOCHS).fit(
         X[is_weighted], X[is_weighted, 0], WEIGHTS[is_weighted], shards=2
     )
     assert_allclose(
@@ -149,8 +149,8 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     tags = [[str(i % 7 % 2), str(i % 5 % 2)] for i in range(20)]
     weights = np.tile([0.0, 1.0, 2.5, 0.4], 5)
     weighted = np.flatnonzero(weights)
-    with_zeros = SequenceLabeler(**settings).fit(sentences, tags, weights, shards=2)
-    without = SequenceLabeler(**settings).fit(
+    with_zeros = SequenceLabeler(**TWO_EPOCHS).fit(sentences, tags, weights, shards=2)
+    without = SequenceLabeler(**TWO_EPOCHS).fit(
         [sentences[i] for i in weighted], [tags[i] for i in weighted], weights[weighted], shards=2
     )
     for i in weighted:
@@ -161,10 +161,10 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     assert with_zeros.kernel_weights_ == without.kernel_weights_
 
     treebank = synthetic_treebank(20, random_state=0)
-    with_zeros = DependencyParser("small", **settings).fit(
+    with_zeros = DependencyParser("small", **TWO_EPOCHS).fit(
         treebank, sample_weight=weights, shards=2
     )
-    without = DependencyParser("small", **settings).fit(
+    without = DependencyParser("small", **TWO_EPOCHS).fit(
         [treebank[i] for i in weighted.tolist()], sample_weight=weights[weighted], shards=2
     )
     assert_allclose(
@@ -174,18 +174,17 @@ def test_regressors_labelers_and_parsers_leave_out_what_has_no_weight():
     )
 
 
-WORDS = {"epochs": 2, "random_state": 0}
 MODELS = {
     "explicit and Fourier": lambda: omkl.OnlineMKLClassifier(
-        ["linear", "gaussian:features=30"], **WORDS
+        ["linear", "gaussian:features=30"], **TWO_EPOCHS
     ),
     "expansion, crf": lambda: omkl.OnlineMKLClassifier(
-        ["quadratic", "gaussian"], loss="crf", **WORDS
+        ["quadratic", "gaussian"], loss="crf", **TWO_EPOCHS
     ),
     "rates by distance": lambda: omkl.OnlineMKLClassifier(
-        ["gaussian:features=30"], method="rda", learning_rate="auto", **WORDS
+        ["gaussian:features=30"], method="rda", learning_rate="auto", **TWO_EPOCHS
     ),
-    "regressor": lambda: omkl.OnlineMKLRegressor(["linear", "gaussian"], **WORDS),
+    "regressor": lambda: omkl.OnlineMKLRegressor(["linear", "gaussian"], **TWO_EPOCHS),
 }
 
 
@@ -210,7 +209,7 @@ def test_sequences_are_learned_to_the_same_bits(loss, rng):
     X = [[f"w{rng.integers(30)}" for _ in range(rng.integers(1, 9))] for _ in range(90)]
     y = [[word[-1] for word in x] for x in X]
     models = [
-        omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **WORDS).fit(X, y, shards=4)
+        omkl.SequenceLabeler(loss=loss, n_jobs=n_jobs, **TWO_EPOCHS).fit(X, y, shards=4)
         for n_jobs in (None, 4)
     ]
     for mine, other in zip(*(model.decision_function(X) for model in models)):
@@ -233,22 +232,25 @@ def test_trees_are_learned_to_the_same_bits(templates):
 def test_predictions_do_not_depend_on_threads(rows, monkeypatch):
     X = np.tile(rows[0], (4, 1))
     y = rows[1]
-    monkeypatch.setattr(inputs, "AT_A_TIME", 70)
+    monkeypatch.setattr("omkl.mkl.rows.AT_A_TIME", 70)
     dicts = [{"a": float(row[0]), "b": f"w{int(3 * row[1])}"} for row in X]
     for model in (
         *(make() for make in MODELS.values()),
-        omkl.OnlineMKLClassifier(budget=20, **WORDS),
+        omkl.OnlineMKLClassifier(budget=20, **TWO_EPOCHS),
     ):
         model.fit(*rows)
         function = getattr(model, "decision_function", model.predict)
-        predictions = [function(X) for n_jobs in (None, 2, -1) if model.set_params(n_jobs=n_jobs)]
+        predictions = []
+        for n_jobs in (None, 2, -1):
+            model.set_params(n_jobs=n_jobs)
+            predictions.append(function(X))
         for other in predictions[1:]:
             assert_array_equal(predictions[0], other)
         assert len(predictions[0]) == len(X)
-    model = omkl.OnlineMKLClassifier(**WORDS).fit(dicts[:150], y)
+    model = omkl.OnlineMKLClassifier(**TWO_EPOCHS).fit(dicts[:150], y)
     predictions = [model.set_params(n_jobs=n_jobs).decision_function(dicts) for n_jobs in (None, 3)]
     assert_array_equal(*predictions)
-    monkeypatch.setattr(inputs, "AT_A_TIME", 10**6)
+    monkeypatch.setattr("omkl.mkl.rows.AT_A_TIME", 10**6)
     assert_array_equal(model.decision_function(dicts), predictions[0])
 
 
@@ -260,7 +262,7 @@ def test_gram_matrices_do_not_depend_on_threads(rng):
     grams = [dense_grams(kernels, [X] * 4, np.float64, n_jobs) for n_jobs in (None, 2, 5)]
     for other in grams[1:]:
         assert_array_equal(grams[0], other)
-    model = omkl.OnlineMKLClassifier(["gaussian"], **WORDS)
+    model = omkl.OnlineMKLClassifier(["gaussian"], **TWO_EPOCHS)
     scores = [
         model.set_params(n_jobs=n_jobs).fit(X, X[:, 0] > 0).decision_function(X)
         for n_jobs in (None, 3)
