@@ -680,10 +680,12 @@ def _label_graphs(labeler: omkl.GraphLabeler, options: Options) -> None:
     if options.nbest is not None:
         written = _best_labellings(labeler, X, options)
     else:
-        scores = (
-            {"score": certificate.score, "bound": certificate.bound}
-            for certificate in labeler.certificates(X)
-        )
+        scores: Iterable[Record] = repeat({})
+        if options.to == "jsonl":  # certificates search each graph once more
+            scores = (
+                {"score": certificate.score, "bound": certificate.bound}
+                for certificate in labeler.certificates(X)
+            )
         written = _labellings(labeler, X, options, scores)
     with data.output_file(options.output) as file:
         file.writelines(written)
