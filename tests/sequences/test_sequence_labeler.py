@@ -31,8 +31,8 @@ def arrays(rng, n_sequences=30, d=5, k=3):
     return X, y
 
 
-def words(X, y):
-    """Turn sequences into tokens of strings: one informative template, two of noise."""
+def words(y):
+    """Draw tokens of strings: one template tells the label, one is noise, one is constant."""
     rng = np.random.default_rng(1)
 
     def token(label):
@@ -85,7 +85,7 @@ def test_transitions_by_position_learn_a_format(rng):
 
 def test_templates_are_groups_and_noise_weighs_little(data):
     y = data[1]
-    X = words(*data)
+    X = words(y)
     labeler = omkl.SequenceLabeler(regularizer="mkl", C=0.3, random_state=0).fit(X, y)
     weights = labeler.kernel_weights_
     assert set(weights) == {"good", "noise", "flag"}
@@ -97,7 +97,7 @@ def test_templates_are_groups_and_noise_weighs_little(data):
 def test_all_kinds_of_groups_mix_in_one_model(data):
     X, y = data
     mixed = []
-    for words_of_sequence, vectors in zip(words(X, y), X):
+    for words_of_sequence, vectors in zip(words(y), X):
         tokens = []
         for i, (word, vector) in enumerate(zip(words_of_sequence, vectors)):
             views = {"image": vector, "size": float(vector.sum()), "tags": ["t", str(i)]}
@@ -154,8 +154,8 @@ def test_more_labels_than_the_examples_have_are_declared(data, fit):
 
 
 def test_partial_fit_takes_up_new_words_and_new_templates(data):
-    X = words(*data)
     y = data[1]
+    X = words(y)
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(
         X[:5], y[:5], classes=["a", "b", "c"]
     )
@@ -170,8 +170,8 @@ def test_partial_fit_takes_up_new_words_and_new_templates(data):
 
 
 def test_a_bad_token_half_way_leaves_no_feature_without_parameters(data):
-    X = words(*data)
     y = data[1]
+    X = words(y)
     labeler = omkl.SequenceLabeler(random_state=0).partial_fit(X, y)
     bad = [
         [{"good": f"new{i}", "noise": "0", "late": "x"} for i in range(3000)]
@@ -201,8 +201,8 @@ def test_crf_marginals_sum_to_one_and_follow_enumeration(data):
     [("hinge", 1.0), ("perceptron", 1.0), ("crf", 10.0), ("softmax-margin:cost_weight=2", 10.0)],
 )
 def test_automatic_C_depends_on_the_loss(data, loss, C, reloaded):
-    X = words(*data)
     y = data[1]
+    X = words(y)
     model = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C="auto").fit(X, y)
     with_same_C = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=C).fit(X, y)
     with_other_C = omkl.SequenceLabeler(loss=loss, epochs=3, random_state=0, C=2 * C).fit(X, y)
@@ -256,9 +256,14 @@ def test_c2_of_crfsuite_is_one_half_over_C(c2, rng, tmp_path):
     for x in X:
         tagger.set(x)
         expected += [[tagger.marginal(label, t) for label in "abc"] for t in range(len(x))]
-    settings = {"loss": "crf", "regularizer": "l2", "transitions": "regularized", "random_state": 0}
+    parameters = {
+        "loss": "crf",
+        "regularizer": "l2",
+        "transitions": "regularized",
+        "random_state": 0,
+    }
     for factor, close in ((1.0, True), (2.0, False), (0.5, False)):
-        model = omkl.SequenceLabeler(C=factor / (2 * c2), epochs=200, **settings).fit(X, y)
+        model = omkl.SequenceLabeler(C=factor / (2 * c2), epochs=200, **parameters).fit(X, y)
         assert (
             np.abs(np.concatenate(model.predict_marginals(X)) - expected).max() < 0.015
         ) == close
@@ -281,7 +286,7 @@ def test_labels_may_be_anything_hashable(data):
     for convert in (lambda c: ord(c), lambda c: (c, 1), lambda c: c == "a"):
         labels = [[convert(c) for c in sequence] for sequence in y]
         labeler = omkl.SequenceLabeler("linear", random_state=0).fit(X, labels)
-        assert labeler.predict(X[:1])[0].tolist() == labels[0] or labeler.score(X, labels) > 0.9
+        assert labeler.score(X, labels) > 0.9
     assert omkl.SequenceLabeler("linear").fit(X, [np.array(s) for s in y]).classes_.tolist() == [
         "a",
         "b",
@@ -351,7 +356,7 @@ def test_bad_parameters_are_refused(parameters):
 
 
 @pytest.mark.parametrize(
-    ("options", "settings"),
+    ("options", "values"),
     [
         (omkl.Transitions, {"scores": "some"}),
         (omkl.Transitions, {"scores": None, "by_position": True}),
@@ -371,9 +376,9 @@ def test_bad_parameters_are_refused(parameters):
         (omkl.TreeSearch, {"decode": "best"}),
     ],
 )
-def test_bad_options_are_refused_by_name_when_they_are_made(options, settings):
-    with pytest.raises(InputError, match=list(settings)[-1]):
-        options(**settings)
+def test_bad_options_are_refused_by_name_when_they_are_made(options, values):
+    with pytest.raises(InputError, match=list(values)[-1]):
+        options(**values)
     made = options()
     assert made == options()
     assert repr(made) == f"{options.__name__}()"
@@ -471,16 +476,16 @@ def test_predictions_keep_to_the_scheme(chunks, rng, loss, transitions, reloaded
     _, y = chunks
     X = [rng.normal(size=(len(labels), 4)) for labels in y]
     strange = [rng.normal(size=(6, 4)) for _ in range(40)]
-    settings = {"loss": loss, "epochs": 5, "random_state": 0}
+    parameters = {"loss": loss, "epochs": 5, "random_state": 0}
     labeler = omkl.SequenceLabeler(
         "linear",
         regularizer="l2",
         transitions=omkl.Transitions(transitions, allowed="BIO"),
-        **settings,
+        **parameters,
     ).fit(X, y)
     predicted = labeler.predict(strange)
     assert not any(map(breaks_bio, predicted))
-    without = omkl.SequenceLabeler("linear", transitions=None, regularizer="l2", **settings).fit(
+    without = omkl.SequenceLabeler("linear", transitions=None, regularizer="l2", **parameters).fit(
         X, y
     )
     assert any(map(breaks_bio, without.predict(strange)))
@@ -597,22 +602,24 @@ def test_none_is_an_unknown_label_and_no_class(rng, loss):
     """Removing a third of the labels costs little; sequences without labels change nothing."""
     X, y = chunked(rng, 200)
     partial = [[label if rng.random() < 0.67 else None for label in labels] for labels in y]
-    settings = {
+    parameters = {
         "loss": loss,
         "epochs": 5,
         "random_state": 0,
         "transitions": omkl.Transitions(allowed="BIO"),
     }
     accuracy_of_all_labels = (
-        omkl.SequenceLabeler(**settings).fit(X[:150], y[:150]).score(X[150:], y[150:])
+        omkl.SequenceLabeler(**parameters).fit(X[:150], y[:150]).score(X[150:], y[150:])
     )
-    labeler = omkl.SequenceLabeler(**settings).fit(X[:150], partial[:150])
+    labeler = omkl.SequenceLabeler(**parameters).fit(X[:150], partial[:150])
     assert None not in labeler.classes_
     assert labeler.score(X[150:], y[150:]) > accuracy_of_all_labels - 0.06
     assert labeler.score(X[150:], partial[150:]) > accuracy_of_all_labels - 0.06
-    balanced = omkl.SequenceLabeler(**settings, class_weight="balanced").fit(X[:150], partial[:150])
+    balanced = omkl.SequenceLabeler(**parameters, class_weight="balanced").fit(
+        X[:150], partial[:150]
+    )
     assert balanced.score(X[150:], y[150:]) > accuracy_of_all_labels - 0.1
-    stopped = omkl.SequenceLabeler(**settings, early_stopping=True).fit(X, partial)
+    stopped = omkl.SequenceLabeler(**parameters, early_stopping=True).fit(X, partial)
     assert stopped.score(X, y) > accuracy_of_all_labels - 0.06
     growing = omkl.SequenceLabeler(loss=loss, random_state=0)
     growing.partial_fit(X[:50], partial[:50], classes="growing").partial_fit(X[50:], partial[50:])
