@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from operator import ne
+from operator import eq, ne
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -182,7 +182,7 @@ def sequence_quality(
     quality = _quality_of_labels(gold, predicted)
     if hasattr(labeler, "predict_marginals"):
         confidence = np.concatenate(confidences(labeler, X, predicted))
-        right = ~np.array(list(map(ne, *_joined(gold, predicted))))
+        right = np.array(list(map(eq, *_joined(gold, predicted))))
         quality.sections += calibration_sections("Calibration", right, confidence)
     lengths = np.array(list(map(len, gold)))
     n_wrong = np.array([sum(map(ne, *labels)) for labels in zip(gold, predicted)])
@@ -294,6 +294,7 @@ def _are_training_rows(model: Model, X: RowsLike) -> bool:
     if len(support_vectors) != len(X):
         return False
     encoder = model.model_.codec.encoder
+    # each row is a sequence of one token
     encoded = encoder.encode(X, np.arange(len(X) + 1)).views[encoder.views[kernel].label]
     return np.allclose(_sorted_rows(encoded), _sorted_rows(support_vectors), rtol=1e-6)
 
@@ -432,6 +433,8 @@ def _is_zero(value: object) -> bool:
 
 def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst: int) -> Quality:
     """Evaluate a parser on gold sentences; it reads their other columns."""
+    if not (gold.heads >= 0).any():
+        raise InputError("No word has a head: give a treebank with trees to report on.")
     predicted = parser.parse(gold)
     quality = _compared(gold, predicted, ["trees"])
     quality.sections += _calibration(parser, gold, predicted)
@@ -439,10 +442,8 @@ def tree_quality(parser: omkl.DependencyParser, gold: Treebank, y: None, n_worst
         sentence = gold[i]
         other = predicted[i]
         n_wrong = sum(map(ne, sentence.heads, other.heads))
-        why = ""
-        if None not in sentence.heads:
-            explain = partial(parser.explain, sentence, heads=other.heads, against=sentence.heads)
-            why = reasons(explain)
+        explain = partial(parser.explain, sentence, heads=other.heads, against=sentence.heads)
+        why = reasons(explain)
         title = f"Sentence {i + 1}: {n_wrong} of {len(sentence)} heads wrong"
         trees = html.wide(Markup(draw_tree(sentence, other)))
         quality.worst.append(html.example(title, trees, why))

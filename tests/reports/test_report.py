@@ -252,6 +252,8 @@ def test_trees_and_annotations():
     assert "Calibration of arcs" in page.headings
     with pytest.raises(InputError, match="read_treebank"):
         make_report(parser, [["no", "trees"]])
+    with pytest.raises(InputError, match="No word has a head"):
+        make_report(parser, Treebank.from_sentences([Sentence(forms=["no", "trees"])]))
 
 
 def test_wrong_labels_stand_below_their_words():
