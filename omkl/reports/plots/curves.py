@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,8 +34,14 @@ if TYPE_CHECKING:
 Records = Sequence[dict[str, Any]]
 #: An estimator, a callback or a solution with records, or its records.
 Recorded: TypeAlias = "SavedEstimator | ProgressiveValidation | Solution | Records"
-#: Entries for the x axis, with labels; the first one that increases over all records is used.
-PROGRESS = {"epoch": "epoch", "seconds": "seconds", "iteration": "iteration", "round": "rounds"}
+#: Entries for the x axis, with labels; the first one that all records have is the default.
+PROGRESS = {
+    "epoch": "epoch",
+    "seconds": "seconds",
+    "iteration": "iteration",
+    "round": "rounds",
+    "examples": "examples learned from",
+}
 #: Entries for the y axis, with labels; the first one in the records is the default.
 LOSSES = {
     "loss": "mean loss before each update",
@@ -126,6 +132,7 @@ def plot_panels(
         handles.update(zip(labels, lines))
     if len(handles) > 1 or grid.size > 1:
         longest = max(map(len, handles), default=1)
+        # in points: a letter takes about 5.5, and the line and space of an entry 40
         columns = max(1, min(len(handles), int(figure.get_figwidth() * 72 / (5.5 * longest + 40))))
         figure.legend(
             list(handles.values()),
@@ -180,15 +187,16 @@ def plot_history(
         Entry of the records: ``"loss"`` by default, or ``"objective"``, ``"gap"`` (with a
         logarithmic axis, and a curve for each problem), ``"error"``, ``"validation_score"``,
         ``"active"``, ``"rate"``, ...
-    along : {"epoch", "seconds", "iteration", "round"}, optional
-        By default the first of these that the records have.
+    along : {"epoch", "seconds", "iteration", "round", "examples"}, optional
+        By default the first of these that all records of all runs have, but the number of examples
+        if a run has several records of an epoch.
     ax, title
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
 
     Raises
     ------
     omkl.exceptions.InputError
-        If there are no records, or none has this entry.
+        If there are no records, none has this entry, or the runs share no entry for the x axis.
 
     Examples
     --------
@@ -199,6 +207,8 @@ def plot_history(
     runs = _runs_of(source)
     if of is None:
         of = _recorded_loss(runs)
+    if along is None:
+        along = shared_progress(runs)
     log = "y" if of == "gap" else ""
     curves = {}
     xlabel = ""
@@ -252,32 +262,59 @@ def _names_of_numbers(record: Mapping[str, Any]) -> list[str]:
 def records_of(source: Recorded) -> Records:
     """Return the records of an estimator or a callback, or a given list of records."""
     records: Any = source
-    for name in ("history_", "records", "history"):
+    for name in ("history_", "records", "history"):  # of an estimator, a callback, a solution
         records = getattr(records, name, records)
     is_sequence = isinstance(records, Sequence) and len(records) > 0
     if is_sequence and all(isinstance(record, Mapping) for record in records):
         return records
     raise InputError(
         f"There are no records in this {type(records).__name__}: give a fitted estimator that was "
-        "not saved with training=False, its history_, or a path."
+        "not saved with training=False, its history_, or the result of its method path."
     )
 
 
 def progress_of(records: Records, along: str | None = None) -> tuple[np.ndarray, str]:
     """Return the progress of training at each record, and the label of its axis."""
-    if along is None and "examples" in records[0]:
-        epochs = {record.get("epoch") for record in records}
-        if len(epochs) < len(records):
-            n_examples = [record["examples"] for record in records]
-            return np.cumsum(n_examples), "examples learned from"
     if along is None:
-        shared = set(PROGRESS).intersection(*records)
-        along = next(filter(shared.__contains__, PROGRESS), "record")
+        along = shared_progress({"": records})
     if along == "record":
         return np.arange(1, len(records) + 1), along
     if not all(along in record for record in records):
         raise InputError(f"The records have no entry {along!r}.")
-    return np.array([record[along] for record in records]), PROGRESS.get(along, along)
+    progress = np.array([record[along] for record in records])
+    if along == "examples":  # since the record before
+        progress = np.cumsum(progress)
+    return progress, PROGRESS.get(along, along)
+
+
+def shared_progress(runs: Mapping[str, Records]) -> str:
+    """Return the entry for the x axis that all records of all runs have, ``"record"`` if none has.
+
+    It is ``"examples"`` if a run has several records of an epoch.
+    """
+    shared = set(PROGRESS)
+    run_of_entry: dict[str, str] = {}
+    repeats_epochs = False
+    for name, records in runs.items():
+        entries = set(PROGRESS).intersection(*records)
+        shared &= entries
+        run_of_entry[_first_progress(entries)] = name
+        epochs = {record.get("epoch") for record in records}
+        repeats_epochs |= len(epochs) < len(records)
+    if repeats_epochs and "examples" in shared:
+        return "examples"
+    if not shared and len(run_of_entry) > 1:
+        (entry, run), (other_entry, other_run), *_ = run_of_entry.items()
+        raise InputError(
+            f"Runs must share an entry for the x axis: {run!r} has {entry!r}, "
+            f"{other_run!r} has {other_entry!r}."
+        )
+    return _first_progress(shared)
+
+
+def _first_progress(entries: Collection[str]) -> str:
+    """Return the first of some entries for the x axis, ``"record"`` if there are none."""
+    return next((entry for entry in PROGRESS if entry in entries), "record")
 
 
 def plot_search(
@@ -299,10 +336,9 @@ def plot_search(
         As for :func:`~omkl.reports.plot_curves`, which also returns the axes.
     """
     ax = axes_for(ax)
-    learned = model.__dict__
-    name = "C" if "Cs_" in learned else "alpha"
-    values = learned[f"{name}s_"]
-    chosen = learned[f"{name}_"]
+    name = "C" if hasattr(model, "Cs_") else "alpha"
+    values = getattr(model, f"{name}s_")
+    chosen = getattr(model, f"{name}_")
     ylabel = f"score of {len(model.scores_)} folds and their mean"
     dress(ax, title, f"{name}; chosen: {chosen:.3g}", ylabel)
     ax.plot(values, model.scores_.T, color=GREY, linewidth=0.7, alpha=0.6)

@@ -299,6 +299,21 @@ def test_the_gap_of_each_problem_against_time_and_iterations():
     assert plot_history([{"loss": 1.0}, {"loss": 0.5}]).get_xlabel() == "record"
 
 
+def test_curves_of_several_runs_share_the_quantity_of_the_x_axis():
+    epochs = [{"epoch": 1, "examples": 10, "loss": 2.0}, {"epoch": 2, "examples": 10, "loss": 1.0}]
+    stream = [{"epoch": 1, "examples": n, "loss": 1.0 / n} for n in (4, 6)]
+    ax = plot_history({"fit": epochs, "stream": stream})
+    assert ax.get_xlabel() == "examples learned from"
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[10, 20], [4, 10]]
+    timed = [{**record, "seconds": 3.0 * record["epoch"]} for record in epochs]
+    batch = [{"iteration": i, "seconds": 0.5 * i, "loss": 1.0} for i in (1, 2)]
+    ax = plot_history({"fit": timed, "batch": batch})
+    assert ax.get_xlabel() == "seconds"
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[3.0, 6.0], [0.5, 1.0]]
+    with pytest.raises(InputError, match="'fit' has 'epoch', 'batch' has 'seconds'"):
+        plot_history({"fit": epochs, "batch": batch})
+
+
 @pytest.mark.parametrize(
     ("source", "of", "along"),
     [
