@@ -109,7 +109,7 @@ class StructureFunctions(NamedTuple):
     indicate: Any
     cost: Any
     augment: Any
-    #: None, if ``marginals`` never returns nan.
+    #: None, if there is no such function: a nan of ``marginals`` is then final.
     marginals_in_logs: Any = None
 
 

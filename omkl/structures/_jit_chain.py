@@ -82,13 +82,13 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
                 here[j] += cost_weight * costs[gold[t], j]
     # recompute the sums of the chosen labels, which is cheaper than storing all predecessors
     for t in range(n - 1, -1, -1):
-        edge = row_of(pairwise, t)
+        row = row_of(pairwise, t)
         highest = -np.inf
         labels[t] = 0
         for i in range(n_labels):
             score = best[t, i]
             if t + 1 < n:
-                score += pairwise[edge, i, labels[t + 1]]
+                score += pairwise[row, i, labels[t + 1]]
             if score > highest:
                 highest = score
                 labels[t] = i
@@ -99,8 +99,8 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
 def viterbi_many(structure, unary, pairwise, offsets, labels):
     """Write the best labels of each sequence ``offsets[s] : offsets[s + 1]``, see :func:`viterbi`.
 
-    ``structure`` is the address of a structure that decodes by it. ``pairwise`` is (1, K, K), or
-    (N, K, K) with the transitions that follow each token.
+    ``structure`` is the address of a structure whose ``decode`` is :func:`viterbi`. ``pairwise`` is
+    (1, K, K), or (N, K, K) with the transitions that follow each token. Writes to ``labels`` (N,).
     """
     for s in range(offsets.shape[0] - 1):
         low = offsets[s]
@@ -108,9 +108,11 @@ def viterbi_many(structure, unary, pairwise, offsets, labels):
         if high > low:
             transitions = pairwise
             if pairwise.shape[0] > 1:
+                # one row for a single token, which reads none
                 transitions = pairwise[low : max(high - 1, low + 1)]
-            part = labels[low:high]  # also in the place of gold labels, which are not read
-            decode(structure, unary[low:high], transitions, part, 0.0, part)
+            labels_of_sequence = labels[low:high]
+            no_gold = labels_of_sequence  # gold labels are not read
+            decode(structure, unary[low:high], transitions, no_gold, 0.0, labels_of_sequence)
 
 
 @compiled
@@ -119,7 +121,7 @@ def forward_backward(labels_address, unary, pairwise, unary_marginals, pairwise_
 
     ``unary_marginals`` and ``pairwise_marginals`` have the shapes of the potentials. Each potential
     is exponentiated once instead of once per edge. Numbers below 1e-308 of the largest message
-    underflow, which matters only if forward and backward messages hardly overlap. Then return nan.
+    underflow. This matters only if forward and backward messages hardly overlap; then return nan.
     """
     n, n_labels = unary.shape
     shared = pairwise.shape[0] == 1
@@ -209,9 +211,10 @@ def pass_on(message, edge, arriving):
 
 @compiled
 def forward_backward_in_logs(labels_address, unary, pairwise, unary_marginals, pairwise_marginals):
-    """Write marginals; return log Z, -inf if nothing is allowed.
+    """Write marginals; return log Z.
 
-    Slow, but accurate at any magnitude of the potentials.
+    If nothing is allowed, it is -inf, and the marginals are not valid. Slow, but accurate at any
+    magnitude of the potentials.
     """
     n, n_labels = unary.shape
     forward = unary.copy()

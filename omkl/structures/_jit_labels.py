@@ -59,7 +59,7 @@ call_augment = AUGMENT.call
 
 @borrowing
 def decode(structure, unary, pairwise, gold, cost_weight, labels):
-    """Write the best labels (n,), each with its weighted cost; return their score and cost."""
+    """Write the best labels (n,) by score plus weighted cost; return this sum."""
     addresses = structure_at(structure)
     arguments = (addresses.arrays, unary, pairwise, gold, cost_weight, labels)
     return call_decode(addresses.decode, arguments)

@@ -23,7 +23,7 @@ from omkl.structures.graphs._jit_labellings import (
 
 #: A labelling is proved best if no other scores higher by more than this, relative to the larger of
 #: 1 and its score.
-PROVED = 1e-8
+PROOF_TOLERANCE = 1e-8
 #: Sweeps before a minimum cut, which takes longer on small graphs.
 SWEEPS_BEFORE_CUT = 20
 #: Entries of ``counts``: numbers of labellings that were sought, and of those proved the best.
@@ -178,9 +178,9 @@ def pass_messages(structure_address, unary, pairwise, labels):
     sweeps = structure.sweeps
     if attractive:
         sweeps = min(sweeps, SWEEPS_BEFORE_CUT)
-    arguments = (structure.graph, unary, pairwise, sweeps, PROVED, labels)
+    arguments = (structure.graph, unary, pairwise, sweeps, PROOF_TOLERANCE, labels)
     score, bound = search_labelling(structure.search, arguments)
-    if attractive and bound - score > PROVED * max(1.0, abs(score)):
+    if attractive and bound - score > PROOF_TOLERANCE * max(1.0, abs(score)):
         cut = np.zeros(labels.shape[0], np.int64)
         bound = min(bound, call_cut(structure.cut, (unary, pairwise, edges, cut)))
         if score_labels(unary, pairwise, edges, cut) > score:
@@ -201,7 +201,8 @@ def solve(structure_address, unary, pairwise, labels):
     lowest = 0.0
     if graph.is_forest == 0:  # a difference of infinite messages has no value
         lowest = lowest_score(unary, pairwise, edges.shape[0])
-    scores, pairs = unary, pairwise
+    scores = unary
+    pairs = pairwise
     if lowest < 0.0:
         scores = np.maximum(unary, lowest)
         pairs = np.maximum(pairwise, lowest)
@@ -212,16 +213,17 @@ def solve(structure_address, unary, pairwise, labels):
 @compiled
 def is_proved(score, bound):
     """Return whether no labelling is better than one of this score, up to rounding."""
-    return score > -np.inf and bound - score <= PROVED * max(1.0, abs(score))
+    return score > -np.inf and bound - score <= PROOF_TOLERANCE * max(1.0, abs(score))
 
 
 @compiled
 def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
-    """Write a good labelling, whose labels add their weighted costs; return its score and cost."""
+    """Write a good labelling (n,); return the sum of its score and its weighted cost."""
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
-    augmented = unary.copy()
+    augmented = unary
     if cost_weight != 0.0:
+        augmented = unary.copy()
         augment_labels(structure_address, augmented, gold, cost_weight)
     pairs = pairwise
     if graph.single_edge_of.shape[0] > 0:
@@ -241,13 +243,14 @@ def decode_graph(structure_address, unary, pairwise, gold, cost_weight, labels):
 def marginals_of_graph(structure_address, unary, pairwise, unary_marginals, pair_marginals):
     """Write marginals of nodes (n, K) and of all edges (E, K, K), or the sum of these (1, K, K).
 
-    Return log Z, an upper bound of it if there are cycles; nan if no labelling is allowed. Without
-    constraints on pairs, each node has an allowed label, so that the scores are then not finite.
+    Return log Z, an upper bound of it if there are cycles; nan if no labelling is allowed. If no
+    pairs are forbidden and each node has an allowed label, nan means that scores are not finite.
     """
     structure = structure_of_graph_at(structure_address)
     graph = graph_at(structure.graph)
     has_parallel_edges = graph.single_edge_of.shape[0] > 0
-    pairs, of_single = pairwise, pair_marginals
+    pairs = pairwise
+    of_single = pair_marginals
     if has_parallel_edges:
         n_single = graph.single_edges.shape[0]
         pairs = sum_parallel_edges(pairwise, graph.single_edge_of, graph.reverse, n_single)

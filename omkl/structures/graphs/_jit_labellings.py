@@ -17,22 +17,24 @@ from omkl._compilation import compiled, inner
 from omkl._pointers import FLAGS, INTEGER, INTEGERS, VECTOR, Layout
 from omkl.structures._jit_labels import copy, largest, row_of
 
-#: Sweeps end when one closes less than this share of the gap between bound and score, and the last
-#: ones have not raised the score.
+#: Sweeps end when one closes at most this share of the gap between bound and score,
 SLOW = 0.0001
+#: and at least this many in a row have not raised the score.
 PATIENCE = 5
-#: Edge to the parent of a root.
+#: In place of an edge: that of a root to its parent, or none to leave out.
 NO_EDGE = -1
 
 
 class GraphArrays(NamedTuple):
-    """A graph for compiled functions; see :class:`GraphLayout`.
+    """A graph of n nodes for compiled functions; see :class:`GraphLayout`.
 
-    ``edges`` (E, 2) are all edges. The single edges ``single_edges`` (E', 2) have the order of
-    messages, spanning ``forests`` (T, E'), and the ``rates`` (E',) at which these hold an edge;
-    T is 0 if nobody asked for them. If there are parallel edges, edge e is the single edge
-    ``single_edge_of[e]``, with the two nodes in the other order if ``reverse[e]``; else E is 0 in
-    both.
+    ``edges`` (E, 2) are all edges, and ``single_edges`` (E', 2) those that messages pass, of which
+    no two join the same nodes. For ``order`` (n,), ``starts`` (n + 1,), ``middle`` (n,),
+    ``incident`` (2 E',) and ``is_forest`` (0 or 1) see :func:`arrange`. ``forests`` (T, E') are
+    masks of spanning forests, with T = 0 if nobody asked for them, and ``rates`` (E',) the rates at
+    which these hold an edge. If there are parallel edges, edge e is the single edge
+    ``single_edge_of[e]`` (E,), with the two nodes in the other order if ``reverse[e]`` (E,). If
+    there are none, these two arrays are empty.
     """
 
     edges: np.ndarray
@@ -88,14 +90,14 @@ def arrange(edges, n):
     forest = edges.shape[0] == n_children
     ranks = np.empty(n, np.int64)
     for place in range(n):
-        if not forest:  # memory is read in the order of the nodes
+        if not forest:  # any order will do: this one reads memory in order
             order[place] = place
         ranks[order[place]] = place
     middle = np.empty(n, np.int64)
     for i in range(n):
         edges_of_node = incident[starts[i] : starts[i + 1]].copy()
         position = starts[i]
-        for later in range(2):
+        for later in range(2):  # edges to earlier nodes come first
             for e in edges_of_node:
                 neighbour = edges[e, 0] + edges[e, 1] - i
                 if (ranks[neighbour] > ranks[i]) == (later == 1):
@@ -254,7 +256,8 @@ def improve(unary, pairwise, graph, labels):
 def ascend(unary, pairwise, graph, sweeps, tolerance, labels):
     """Improve a labelling (n,) in place by a number of sweeps, and return its score.
 
-    The first sweep that does not raise the score is undone and ends this, whatever rounding does.
+    The first sweep that does not raise the score, at a maximum or by rounding, is undone and is
+    the last one.
     """
     score = score_labels(unary, pairwise, graph[0], labels)
     current = labels.copy()
@@ -288,9 +291,11 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
     source = np.empty(n_labels)
     target = np.empty(n_labels)
     # scores of the labels of earlier neighbours
-    chosen = np.zeros((0 if back else n, n_labels))
+    n_chosen = 0 if back else n
+    chosen = np.zeros((n_chosen, n_labels))
     for place in range(n):
-        i = order[n - 1 - place if back else place]
+        rank = n - 1 - place if back else place
+        i = order[rank]
         for y in range(n_labels):
             belief[y] = unary[i, y]
         for q in range(middle[i], starts[i + 1]):
@@ -311,6 +316,7 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
             for y in range(n_labels):
                 belief[y] -= highest
         n_later = starts[i + 1] - middle[i]
+        # TRW-S: the monotonic chains through the node get equal shares of its belief
         share = 1.0
         if not forest:
             share = 1.0 / max(middle[i] - starts[i], n_later, 1)
@@ -322,20 +328,20 @@ def sweep(unary, pairwise, graph, forest, back, messages, labels):
         for q in range(first, end):
             e = incident[q]
             p = row_of(pairwise, e)
-            forward = edges[e, 0] == i
+            is_first_node = edges[e, 0] == i
             if not back:
                 j = edges[e, 0] + edges[e, 1] - i
                 for y in range(n_labels):  # a call of add_column takes longer than the rest
-                    if forward:
+                    if is_first_node:
                         chosen[j, y] += pairwise[p, labels[i], y]
                     else:
                         chosen[j, y] += pairwise[p, y, labels[i]]
-                if forest:
+                if forest:  # the sweep back was enough
                     continue
             for y in range(n_labels):
                 source[y] = share * belief[y] - messages[e, y]
                 target[y] = -np.inf
-            if forward:
+            if is_first_node:
                 for y in range(n_labels):
                     base = source[y]
                     for z in range(n_labels):
@@ -361,8 +367,8 @@ def best_labelling(graph_address, unary, pairwise, sweeps, tolerance, labels):
 
     On a forest, this is dynamic programming, and exact. On other graphs, it is sequential
     tree-reweighted message passing (Kolmogorov 2006, TRW-S), which ends when bound and score agree
-    up to ``tolerance``, or after some sweeps. The labelling is improved by changes of single nodes,
-    and of both ends of an edge.
+    up to ``tolerance``, after ``sweeps``, or when they gain little (:data:`SLOW`). Without
+    agreement, the labelling is then improved by changes of single nodes and of pairs.
     """
     arrays = graph_at(graph_address)
     graph = (arrays.single_edges, arrays.order, arrays.starts, arrays.middle, arrays.incident)

@@ -258,7 +258,8 @@ def marginals(graph_address, unary, pairwise, unary_marginals, pairwise_marginal
         moved = 0.0
         back = number % 2 == 0
         for place in range(n):
-            i = arrays.order[n - 1 - place if back else place]
+            rank = n - 1 - place if back else place
+            i = arrays.order[rank]
             collect(unary, messages, rates, edges, incident, starts[i], starts[i + 1], i, belief)
             first = arrays.middle[i]
             end = starts[i + 1]

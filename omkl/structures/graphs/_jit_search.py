@@ -118,11 +118,11 @@ def prune(pairwise, graph, search, n_waiting, n_removed):
         for q in range(starts[i], starts[i + 1]):
             e = incident[q]
             scores = pairwise[row_of(pairwise, e)]
-            forward = edges[e, 0] == i
-            j = edges[e, 1] if forward else edges[e, 0]
+            is_first_node = edges[e, 0] == i
+            j = edges[e, 1] if is_first_node else edges[e, 0]
             n_steps += 1
             for z in range(n_labels):
-                if not left[j, z] or has_partner(scores, forward, left[i], z):
+                if not left[j, z] or has_partner(scores, is_first_node, left[i], z):
                     continue
                 n_removed = remove(search, n_removed, j, z)
                 if search.counts[j] == 0:
@@ -136,10 +136,10 @@ def prune(pairwise, graph, search, n_waiting, n_removed):
 
 
 @inner
-def has_partner(scores, forward, left, z):
+def has_partner(scores, is_first_node, left, z):
     """Return whether a label left (K,) at a node is allowed beside label z of its neighbour."""
     for y in range(left.shape[0]):
-        score = scores[y, z] if forward else scores[z, y]
+        score = scores[y, z] if is_first_node else scores[z, y]
         if left[y] and score > -np.inf:
             return True
     return False

@@ -197,7 +197,7 @@ class PairwiseGraph(Labelling):
         lowest = jit.lowest_score(unary, pairwise, len(layout.edges))
         scores = np.maximum(unary, lowest)
         pairs = np.maximum(pairwise, lowest)
-        ascend(scores, pairs, layout.arrays, self.sweeps, jit.PROVED, labels)
+        ascend(scores, pairs, layout.arrays, self.sweeps, jit.PROOF_TOLERANCE, labels)
         return score_labels(unary, pairwise, layout.edges, labels)
 
     def _solve_and_count(self, potentials: GraphPotentials) -> tuple[np.ndarray, Certificate]:
