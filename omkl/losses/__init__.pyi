@@ -9,7 +9,14 @@ from .pointwise import (
     Squared,
     SquaredHinge,
 )
-from .structured import CRF, Perceptron, SoftmaxMargin, StructuredHinge, StructuredLoss, completed
+from .structured import (
+    CRF,
+    Perceptron,
+    SoftmaxMargin,
+    StructuredHinge,
+    StructuredLoss,
+    complete_output,
+)
 
 __all__ = [
     "CRF",
@@ -26,5 +33,5 @@ __all__ = [
     "SquaredHinge",
     "StructuredHinge",
     "StructuredLoss",
-    "completed",
+    "complete_output",
 ]

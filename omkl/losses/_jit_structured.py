@@ -50,7 +50,7 @@ def agreeing(unary, gold):
 
 
 @inner
-def completed(structure, unary, pairwise, gold):
+def complete_labels(structure, unary, pairwise, gold):
     """Return the gold labels, with unknown ones from the best labelling that agrees with them."""
     if not is_partial(gold):
         return gold
@@ -71,7 +71,7 @@ def compare_with_best(
     clear(gradient)
     clear(pair_gradient)
     decode(structure, unary, pairwise, gold, cost_weight, predicted)
-    correct = completed(structure, unary, pairwise, gold)
+    correct = complete_labels(structure, unary, pairwise, gold)
     indicate(structure, gradient, pair_gradient, predicted, 1.0)
     indicate(structure, gradient, pair_gradient, correct, -1.0)
     return score(structure, unary, pairwise, predicted) - score(structure, unary, pairwise, correct)

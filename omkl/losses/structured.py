@@ -10,12 +10,12 @@ from omkl.losses.base import ValueAndGradient
 from omkl.structures.base import Output, Potentials, Structure, map_arrays
 
 
-def completed(structure: Structure, potentials: Potentials, gold: Output) -> Output:
+def complete_output(structure: Structure, potentials: Potentials, gold: Output) -> Output:
     """Fill in the unknown parts of a gold output: the best ones that agree with the known parts.
 
-    This is learning with hidden
-    variables, as in the latent structured perceptron (Sun, Matsuzaki, Okanohara, Tsujii 2009). A
-    structure with partial outputs defines ``is_partial(gold)`` and ``agreeing(potentials, gold)``.
+    This is learning with hidden variables, as in the latent structured perceptron (Sun, Matsuzaki,
+    Okanohara, Tsujii 2009). A structure with partial outputs defines ``is_partial(gold)`` and
+    ``agreeing(potentials, gold)``.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class StructuredHinge(StructuredLoss):
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
         predicted = structure.loss_augmented(potentials, gold, self.cost_weight)
-        correct = completed(structure, potentials, gold)
+        correct = complete_output(structure, potentials, gold)
         gap, gradient = structure.difference(potentials, predicted, correct)
         value = gap + self.cost_weight * structure.cost(gold, predicted)
         if value <= 0.0:
@@ -116,14 +116,15 @@ class CRF(StructuredLoss):
     def value_and_gradient(
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
-        log_partition, gradient = structure.marginals(potentials)
+        log_partition, marginals = structure.marginals(potentials)
         if structure.is_partial(gold):
-            gold_score, expected = structure.marginals(structure.agreeing(potentials, gold))
-            difference = map_arrays(np.subtract, gradient, expected)
-            return max(log_partition - gold_score, 0.0), difference
+            agreeing = structure.agreeing(potentials, gold)
+            log_partition_of_gold, marginals_of_gold = structure.marginals(agreeing)
+            gradient = map_arrays(np.subtract, marginals, marginals_of_gold)
+            return max(log_partition - log_partition_of_gold, 0.0), gradient
         gold_score = structure.score(potentials, gold)
-        structure.subtract_indicator(gradient, gold)
-        return max(log_partition - gold_score, 0.0), gradient
+        structure.subtract_indicator(marginals, gold)  # in place: they become the gradient
+        return max(log_partition - gold_score, 0.0), marginals
 
 
 class SoftmaxMargin(CRF):
@@ -177,7 +178,7 @@ class Perceptron(StructuredLoss):
         self, structure: Structure, potentials: Potentials, gold: Output
     ) -> ValueAndGradient:
         predicted = structure.decode(potentials)
-        correct = completed(structure, potentials, gold)
+        correct = complete_output(structure, potentials, gold)
         if np.array_equal(predicted, correct):
             return 0.0, None
         gap, gradient = structure.difference(potentials, predicted, correct)
