@@ -16,10 +16,10 @@ and :math:`\lambda` minimises the sum of their squares. A step along the gradien
 kernel m, taken without sample i, moves the prediction of i by a multiple of :math:`h_{mi} = (\tilde
 K_m C z)_i - (\tilde K_m C)_{ii} \sqrt{w_i}\, r_i`, and lowers the loss if :math:`\sum_i
 \sqrt{w_i}\, r_i h_{mi} > 0`. Its standard error is the larger of two estimates: from the spread of
-the summands, for kernels of few dimensions; and from :math:`\sum_{i < j} 2 r_i \tilde K_{ij}
-(Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
+the summands, for kernels of few dimensions; and from :math:`\sum_{i < j} 2 \sqrt{w_i}\, r_i
+\tilde K_{ij} (Cz)_j`, a sum over pairs of samples, for kernels of many dimensions.
 
-In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`FALSE`
+In each round, all kernels whose sum exceeds a threshold join K. At this threshold :data:`N_USELESS`
 useless kernels join on average. If there are none, but the sum of all remaining kernels helps
 beyond doubt, the best of them joins. A kernel that other kernels have masked is found once these
 are in K.
@@ -46,12 +46,12 @@ from omkl.kernels.stack import RestrictedView
 from omkl.regularizers.base import ratio_or_zero
 
 #: Expected number of useless kernels that pass a round, for normal errors and independent kernels.
-FALSE = 0.1
+N_USELESS = 0.1
 #: Probability that the sum of useless kernels passes as helpful in a round.
 DOUBT = 0.01
 #: Share of the threshold that the evidence of a kernel on all samples must exceed for the kernel to
-#: be looked at on folds. In 360 choices without a fold, from 40 or 200 useless kernels and two
-#: others, this changed none; a half, four.
+#: be looked at on folds. Of 360 choices, each without one fold and from two useful and 40 or 200
+#: useless kernels, a share of 0.25 changed none, and a share of 0.5 changed four.
 LIKELY = 0.25
 #: Number of folds to decide between all kernels and the chosen ones.
 FOLDS = 5
@@ -149,8 +149,8 @@ def _inclusion_probabilities(weights: np.ndarray, size: int) -> np.ndarray:
 def helpful_kernels(kernels: KernelStack, targets: np.ndarray, weights: np.ndarray) -> KernelChoice:
     """Find kernels that help to predict left-out samples.
 
-    This takes memory for a few matrices (N, N) and (M, N), and in each round some products of every
-    kernel and the eigenvectors of one matrix.
+    This takes memory for a few matrices (N, N) and (M, N). Each round computes some products of
+    every kernel, and the eigenvectors of one matrix.
 
     Parameters
     ----------
@@ -195,9 +195,10 @@ def _centred_targets(targets: np.ndarray, weights: np.ndarray) -> tuple[np.ndarr
 def natural_c(
     kernels: KernelStack, which: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> float:
-    """Return the C, for half the squared error, of the least leave-one-out error.
+    """Return the C at which the mean of some kernels has the least leave-one-out error.
 
-    The kernel is the mean of some kernels.
+    C weighs half the squared error. It is 1 if there are too few samples, or if the targets or the
+    mean kernel are constant.
 
     Parameters
     ----------
@@ -226,7 +227,7 @@ class _Choice:
     kernels : _CentredKernels
     z : array of shape (n, P)
         Centred targets times the roots of weights.
-    likely : bool array of shape (M,), optional
+    first : bool array of shape (M,), optional
         Kernels to look at first. The others are looked at only if none of these helps, but the sum
         of all remaining kernels does. All by default.
 
@@ -240,13 +241,13 @@ class _Choice:
     evidence : array of shape (M,)
     threshold : float
     all_help : bool
-        Whether the sum of all kernels helps beyond doubt; only without ``likely``.
+        Whether the sum of all kernels helps beyond doubt; only without ``first``.
     model, model_of_all : _RidgeModel
-        Models of the selected kernels, and of all kernels; the latter only without ``likely``.
+        Models of the selected kernels, and of all kernels; the latter only without ``first``.
     """
 
     def __init__(
-        self, kernels: _CentredKernels, z: np.ndarray, likely: np.ndarray | None = None
+        self, kernels: _CentredKernels, z: np.ndarray, first: np.ndarray | None = None
     ) -> None:
         n_samples = len(z)
         n_kernels = len(kernels.scales)
@@ -255,15 +256,15 @@ class _Choice:
         self.likely = np.zeros(n_kernels, dtype=bool)
         self.n_lucky = 0
         self.evidence = np.zeros(n_kernels)
-        chances = np.array([FALSE / n_kernels, DOUBT])
+        chances = np.array([N_USELESS / n_kernels, DOUBT])
         self.threshold, self._beyond_doubt = scipy.stats.t.ppf(1.0 - chances, n_samples - 1)
         self.model = _RidgeModel(np.zeros((n_samples, n_samples)), z, roots)
-        if likely is None:
+        if first is None:
             sum_of_all = kernels.summed(np.arange(n_kernels))
             self.all_help = self._help(sum_of_all)
             self.model_of_all = _RidgeModel(sum_of_all, z, roots)
         for _ in range(ROUNDS):
-            evidence, is_helpful = self._look_at_remaining(kernels, likely)
+            evidence, is_helpful = self._look_at_remaining(kernels, first)
             self.evidence = np.where(self.is_selected, self.evidence, evidence)
             self.likely |= evidence > LIKELY * self.threshold
             self.is_selected |= is_helpful
@@ -275,29 +276,29 @@ class _Choice:
 
     def _help(self, gram: np.ndarray) -> bool:
         """Return whether a sum of kernels, (n, n), helps beyond doubt."""
-        return bool(self.model.standard_errors_of(gram) > self._beyond_doubt)
+        return bool(self.model.evidence_for_gram(gram) > self._beyond_doubt)
 
     def _look_at_remaining(
-        self, kernels: _CentredKernels, likely: np.ndarray | None
+        self, kernels: _CentredKernels, first: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the evidence for remaining kernels, (M,), and which of them help, bool (M,).
 
         If none does beyond the threshold, but their sum does beyond doubt, the best of them helps.
         """
         remaining = np.flatnonzero(~self.is_selected)
-        first_remaining = remaining if likely is None else remaining[likely[remaining]]
-        evidence = self.model.standard_errors(kernels, first_remaining)
+        first_remaining = remaining if first is None else remaining[first[remaining]]
+        evidence = self.model.evidence_for(kernels, first_remaining)
         is_helpful = evidence > self.threshold
         if is_helpful.any():
             return evidence, is_helpful
-        if likely is None and not self.is_selected.any():
+        if first is None and not self.is_selected.any():
             remaining_help = self.all_help
         else:
             remaining_help = self._help(kernels.summed(remaining))
         if not remaining_help:
             return evidence, is_helpful
-        if likely is not None:
-            evidence = self.model.standard_errors(kernels, remaining)
+        if first is not None:
+            evidence = self.model.evidence_for(kernels, remaining)
             is_helpful = evidence > self.threshold
         is_helpful[evidence.argmax()] = evidence.max() > 0.0
         return evidence, is_helpful
@@ -313,7 +314,11 @@ class _Choice:
 def _all_are_better(
     choice: _Choice, kernels: _CentredKernels, z: np.ndarray, folds: list[np.ndarray]
 ) -> bool:
-    """Return whether all kernels do better on each fold than kernels chosen without the fold."""
+    """Return whether all kernels do better on the folds than kernels chosen without each fold.
+
+    They do if the loss, summed over folds, is lower by more than a standard error, or if their
+    leave-one-out loss is not above that of the chosen kernels.
+    """
     if choice.model_of_all.loss <= choice.model.loss:
         return True
     gains = np.empty(len(z))
@@ -364,7 +369,7 @@ class _CentredKernels:
 
 
 class _RidgeModel:
-    """A ridge model with a constant, and leave-one-out residuals.
+    r"""A ridge model with a constant, and leave-one-out residuals.
 
     Parameters
     ----------
@@ -374,10 +379,24 @@ class _RidgeModel:
         Centred targets times the roots of weights.
     roots : array of shape (n,)
         Roots of weights, of length one.
+
+    Attributes
+    ----------
+    inverse : array of shape (n, n)
+        :math:`\lambda C`, with the C of the module docstring; :math:`\lambda` cancels in the
+        evidence.
+    coefficients : array of shape (n, P)
+        ``inverse @ z``.
+    residuals : array of shape (n, P)
+        Leave-one-out residuals times the roots of weights.
+    loss : float
+        The sum of their squares.
     """
 
     def __init__(self, gram: np.ndarray, z: np.ndarray, roots: np.ndarray) -> None:
-        self.inverse = _best_ridge(gram, z, roots)[1] if gram.any() else np.eye(len(z))
+        self.inverse = np.eye(len(z))
+        if gram.any():
+            _, self.inverse = _best_ridge(gram, z, roots)
         self.inverse -= np.outer(roots, roots)
         self.coefficients = self.inverse @ z
         self.residuals = _divided(self.coefficients, np.diag(self.inverse))
@@ -392,13 +411,13 @@ class _RidgeModel:
         residuals = np.linalg.lstsq(inverse_of_fold, self.coefficients[fold], rcond=None)[0]
         return np.square(residuals).sum(axis=1)
 
-    def standard_errors(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
+    def evidence_for(self, kernels: _CentredKernels, which: np.ndarray) -> np.ndarray:
         """Return the decrease of the loss by a step in some of M kernels, in standard errors, (M,).
 
         Steps follow the gradient. The decrease is -inf for the other kernels.
         """
         roots = kernels.roots
-        standard_errors = np.full(len(kernels.scales), -np.inf)
+        evidence = np.full(len(kernels.scales), -np.inf)
         for low in range(0, len(which), TOGETHER):
             block = which[low : low + TOGETHER]
             scales = kernels.scales[block]
@@ -418,17 +437,17 @@ class _RidgeModel:
                     self._squares,
                     self_moves[k],
                 )
-            standard_errors[block] = self._in_standard_errors(moves, self_moves, variances)
-        return standard_errors
+            evidence[block] = self._evidence(moves, self_moves, variances)
+        return evidence
 
-    def standard_errors_of(self, gram: np.ndarray) -> float:
-        """Return the same for a weighted, centred kernel, (n, n)."""
+    def evidence_for_gram(self, gram: np.ndarray) -> float:
+        """Return the evidence for a weighted, centred kernel, (n, n); see :meth:`evidence_for`."""
         moves = self.coefficients.T @ gram
         self_moves = (gram * self.inverse).sum(axis=0)
         variance = np.vdot(gram**2, self._squares)
-        return self._in_standard_errors(moves[None], self_moves[None], variance)[0]
+        return self._evidence(moves[None], self_moves[None], variance)[0]
 
-    def _in_standard_errors(
+    def _evidence(
         self, moves: np.ndarray, self_moves: np.ndarray, variances: ArrayLike
     ) -> np.ndarray:
         """Return decreases of the loss by steps in k kernels in standard errors, (k,).

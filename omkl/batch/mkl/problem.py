@@ -104,9 +104,10 @@ def rkhs_norms(coefficients: np.ndarray, images: np.ndarray) -> np.ndarray:
 
 
 def smallest_c(problem: Problem) -> float:
-    r"""Return the largest C at which a constant is optimal under the block 1-norm.
+    r"""Return the C above which kernels enter under the block 1-norm.
 
-    It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant for C = 1; ``inf`` if that is 0.
+    Up to it, a constant is optimal. It is :math:`1 / \max_m \|\rho\|_{K_m}` at the best constant
+    for C = 1; ``inf`` if all these norms are 0.
     For regressions with a squared norm, whose C does not depend on the unit of y, this is
     multiplied by the root mean square of the errors of the constant.
 
@@ -143,8 +144,8 @@ def shared_problem(
               + \psi(\|f_1\|, \ldots, \|f_M\|), \qquad \|f_m\|^2 = \sum_p \|f_{mp}\|^2
 
     This is a problem with the kernels :math:`I_P \otimes K_m` on P copies of the samples, and an
-    intercept for each copy. One pass over the kernels serves all outputs, and one sum over kernels
-    a Newton step of all outputs.
+    intercept for each copy. One pass over the kernels serves all outputs, and a Newton step of all
+    outputs needs the sum of the kernels once.
 
     Parameters
     ----------

@@ -139,7 +139,7 @@ def test_a_step_for_a_sample_is_taken_without_it():
     pairs = np.sqrt(2.0 * np.sum(np.square(full) * products))
     error = max(pairs, np.sqrt(n) * gains.std(ddof=1))
     assert_allclose(
-        model.standard_errors_of(full),
+        model.evidence_for_gram(full),
         gains.sum() / error,
         rtol=1e-8,
     )
@@ -151,12 +151,12 @@ def test_a_step_for_a_sample_is_taken_without_it():
     for stack in (*stacks, MixedStack(stacks[:1]), MixedStack(stacks[1:])):
         kernels = out_of_sample._CentredKernels(stack, roots)
         last = len(grams)
-        errors_of_kernels = model.standard_errors(kernels, np.array([1, last]))
+        evidence = model.evidence_for(kernels, np.array([1, last]))
         assert_allclose(
-            errors_of_kernels[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
+            evidence[1], gains.sum() / error, rtol=1e-4 if stack is not stacks[0] else 1e-8
         )
-        assert errors_of_kernels[last] == 0.0
-        assert np.isneginf(np.delete(errors_of_kernels, [1, last])).all()
+        assert evidence[last] == 0.0
+        assert np.isneginf(np.delete(evidence, [1, last])).all()
 
 
 @pytest.mark.parametrize("width", [1.0, 1e3])
@@ -174,11 +174,11 @@ def test_kernels_on_some_samples_are_those_of_a_stack_of_these_samples(rng, widt
         out_of_sample._centred(X[samples] @ X[samples].T, roots), z, roots
     )
     of_stacks = [
-        model.standard_errors(out_of_sample._CentredKernels(restricted, roots), np.arange(3))
+        model.evidence_for(out_of_sample._CentredKernels(restricted, roots), np.arange(3))
         for restricted in (RestrictedView(stack, samples), stack.restricted(samples))
     ]
     expected = [
-        model.standard_errors_of(out_of_sample._centred(gram[np.ix_(samples, samples)], roots))
+        model.evidence_for_gram(out_of_sample._centred(gram[np.ix_(samples, samples)], roots))
         for gram in grams
     ]
     assert_allclose(*of_stacks, rtol=1e-11 * width**2)
