@@ -83,7 +83,7 @@ def _format(
     open: Callable[..., Stream],
     **attributes: str | int | tuple[str, ...],
 ) -> type[StreamFormat]:
-    """Make the class of a format from its attributes, and the function that opens a stream."""
+    """Make the class of a format from the function that opens a stream, and from its attributes."""
     members = {"aliases": {name: {}}, "suffixes": tuple(suffixes), "open": staticmethod(open)}
     return type(name, (StreamFormat,), {**members, **attributes})
 
@@ -91,7 +91,7 @@ def _format(
 #: The last column of a table is the target.
 _TABLE: dict[str, int] = {"has_target": True, "default_target": -1}
 _ARROW = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
-#: All formats; for unknown suffixes the first one.
+#: The formats of this package. Files with unknown suffixes are read as the first one.
 FORMATS = [
     _format("svmlight", (".svm", ".svmlight", ".libsvm"), stream_svmlight, selects=("n_features",)),
     _format("parquet", _ARROW, stream_parquet, selects=("columns",), **_TABLE),
@@ -231,7 +231,7 @@ def stream_npz(
                 arrays = {name: archive[name] for name in (X, y) if name in names}
         except Exception as error:  # damaged bytes lead to errors of any class
             raise unreadable(path, error, "archive of NumPy") from None
-        required = [X] if y == "y" else [X, y]
+        required = [X] if y == "y" else [X, y]  # outputs with the default name may be absent
         absent = [name for name in required if name not in arrays]
         if absent:
             needs = f"an array {absent[0]!r}"
@@ -245,7 +245,7 @@ def stream_npz(
 
 
 def _missing_from(arrays: Sequence) -> str:
-    """Describe what is missing from the inputs and outputs; empty if nothing is."""
+    """Say what a file must hold, if its inputs and outputs do not; empty if they are fine."""
     for array in arrays:
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufSU" or not array.ndim:
             return "arrays of numbers or strings in rows"
@@ -253,5 +253,5 @@ def _missing_from(arrays: Sequence) -> str:
     if len(set(lengths)) > 1:
         return f"as many rows of inputs as of outputs, not {lengths[0]} and {lengths[1]}"
     if lengths[0] and not all(array.nbytes for array in arrays):
-        return f"something in its {lengths[0]} rows"
+        return f"at least one column in each array of its {lengths[0]} rows"
     return ""

@@ -27,7 +27,7 @@ class Word(NamedTuple):
     form : str
         Form in lower case.
     start, end : int
-        Characters of its token.
+        Its token is the characters ``start : end`` of the text without whitespace.
     in_multiword : bool
         Whether the token has several words.
     """
@@ -73,6 +73,7 @@ class Segmentation(NamedTuple):
         end_of_token = 0  # index after the last word of the token
         for i, form in enumerate(strings_of(treebank, "forms")):
             if i in multiword_tokens or i >= end_of_token:
+                # a token of one word gets its own index, so that it is no multiword token
                 end_of_token, text = multiword_tokens.get(i, (i, form))
                 text = "".join(text.split())
                 texts.append(text)
@@ -140,26 +141,26 @@ def align_words(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
     g = 0
     p = 0
     while g < len(gold) and p < len(predicted):
-        ours = gold[g]
-        theirs = predicted[p]
-        if ours.in_multiword or theirs.in_multiword:
-            if not theirs.in_multiword and theirs.start < ours.start:
+        gold_word = gold[g]
+        predicted_word = predicted[p]
+        if gold_word.in_multiword or predicted_word.in_multiword:
+            if not predicted_word.in_multiword and predicted_word.start < gold_word.start:
                 p += 1
-            elif not ours.in_multiword and ours.start < theirs.start:
+            elif not gold_word.in_multiword and gold_word.start < predicted_word.start:
                 g += 1
-            end = ours.end if ours.in_multiword else theirs.end
+            end = gold_word.end if gold_word.in_multiword else predicted_word.end
             g_end, p_end = _multiword_span(gold, predicted, g, p, end)
-            our_forms = [word.form for word in gold[g:g_end]]
-            their_forms = [word.form for word in predicted[p:p_end]]
-            for i, j in _longest_common_subsequence(our_forms, their_forms):
+            gold_forms = [word.form for word in gold[g:g_end]]
+            predicted_forms = [word.form for word in predicted[p:p_end]]
+            for i, j in _longest_common_subsequence(gold_forms, predicted_forms):
                 pairs.append((g + i, p + j))
             g = g_end
             p = p_end
-        elif (ours.start, ours.end) == (theirs.start, theirs.end):
+        elif (gold_word.start, gold_word.end) == (predicted_word.start, predicted_word.end):
             pairs.append((g, p))
             g += 1
             p += 1
-        elif ours.start <= theirs.start:
+        elif gold_word.start <= predicted_word.start:
             g += 1
         else:
             p += 1
@@ -169,9 +170,10 @@ def align_words(gold: Sequence[Word], predicted: Sequence[Word]) -> np.ndarray:
 def _multiword_span(
     gold: Sequence[Word], predicted: Sequence[Word], g: int, p: int, end: int
 ) -> tuple[int, int]:
-    """Return the ends of the words up to character ``end``.
+    """Return the indices after the last gold and predicted word of a span of characters.
 
-    This character moves to the end of multiword tokens that begin before it.
+    The span begins with the words ``g`` and ``p``. It ends at character ``end``, or at the end of
+    the last multiword token that begins within it.
     """
 
     def is_inside(words: Sequence[Word], i: int) -> bool:
@@ -191,18 +193,19 @@ def _multiword_span(
     return g, p
 
 
-def _longest_common_subsequence(ours: list[str], theirs: list[str]) -> tuple[tuple[int, int], ...]:
+def _longest_common_subsequence(first: list[str], second: list[str]) -> tuple[tuple[int, int], ...]:
     """Return the indices of the longest common subsequence of two lists.
 
-    Of several, our later strings are left out. The lists are short: the words of a few tokens.
+    Of several, it is the one that pairs equal strings as soon as they meet, and otherwise leaves
+    out a string of the first list. The lists are short: the words of a few tokens.
     """
 
     @cache
     def longest(i: int, j: int) -> tuple[tuple[int, int], ...]:
-        """Return the indices for ``ours[i:]`` and ``theirs[j:]``."""
-        if i == len(ours) or j == len(theirs):
+        """Return the indices for ``first[i:]`` and ``second[j:]``."""
+        if i == len(first) or j == len(second):
             return ()
-        if ours[i] == theirs[j]:
+        if first[i] == second[j]:
             return ((i, j), *longest(i + 1, j + 1))
         return max(longest(i + 1, j), longest(i, j + 1), key=len)
 

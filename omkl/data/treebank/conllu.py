@@ -271,7 +271,7 @@ class _Scanned:
         heads = np.empty(n_lines, np.int32)
         sentences = np.empty((n_lines, jit.N_OF_SENTENCE), np.int64)
         n_sentences = jit.scan(
-            self.data, layout.roles, layout.most, starts, lengths, heads, sentences
+            self.data, layout.roles, layout.max_columns, starts, lengths, heads, sentences
         )
         self.sentences = sentences[:n_sentences]
         n_words = self.offsets(jit.N_WORDS)[-1]
@@ -316,7 +316,7 @@ class _Scanned:
         """Describe an error of a line, by its code."""
         if wrong == jit.BAD_COLUMNS:
             layout = self.layout
-            needed = "10" if layout.most == 10 else "at least 10, as many in all lines,"
+            needed = "10" if layout.max_columns == 10 else "at least 10, as many in all lines,"
             return f"{len(cells)} columns, but {layout.title} has {needed} separated by tabs."
         if wrong == jit.BAD_ID:
             return f"the id {cells[0]!r} is out of order; an empty line ends a sentence."
@@ -405,7 +405,7 @@ def as_text(treebank: Treebank) -> bytes:
             f"{layout.title} has no place for new {', '.join(homeless)}: "
             "convert the file to CoNLL-U."
         )
-    if not names.isdisjoint(layouts.OF_OLD_TREES):
+    if not names.isdisjoint(layouts.COLUMNS_OF_OLD_TREES):
         text = _without_empty_nodes(text, layout)
     return _with_fields(text, layout, treebank, sorted(names))
 
@@ -456,17 +456,18 @@ def _without_empty_nodes(text: bytes, layout: layouts.Layout) -> bytes:
 
     Warn if it holds these, or other columns that belong to its old trees.
     """
-    if re.search(b"^(?:" + layout.old_trees + b")", text, re.MULTILINE) is None:
+    if re.search(b"^(?:" + layout.pattern_of_old_trees + b")", text, re.MULTILINE) is None:
         return text
     warn_caller(
-        f"Old {layout.of_old_trees} are removed: they do not belong to the new trees.", DataWarning
+        f"Old {layout.text_on_old_trees} are removed: they do not belong to the new trees.",
+        DataWarning,
     )
     return re.sub(rb"^[0-9]+\.[^\n]*\n", b"", text, flags=re.MULTILINE)
 
 
 def _coded(treebank: Treebank, name: str) -> tuple[np.ndarray, Strings]:
     """Return the codes of a column of all words, and their table."""
-    if name in layouts.OF_OLD_TREES:
+    if name in layouts.COLUMNS_OF_OLD_TREES:
         return np.zeros(treebank.n_words, np.int32), Strings()
     if name == "heads":
         numbers = range(treebank.heads.max(initial=-1) + 1)

@@ -14,7 +14,7 @@ FIELDS = ("forms", "lemmas", "upos", "xpos", "feats", "deprels", "misc")
 #: All columns of a sentence, in the order of CoNLL-U. DEPS, before the last column, is not read.
 COLUMNS = ("forms", "lemmas", "upos", "xpos", "feats", "heads", "deprels", "misc")
 #: Columns that are not read, and that new trees make wrong.
-OF_OLD_TREES = ("deps", "phead", "pdeprel")
+COLUMNS_OF_OLD_TREES = ("deps", "phead", "pdeprel")
 #: Values of the argument ``trees``.
 MODES = (True, False, "given", "partial")
 
@@ -30,26 +30,26 @@ class Layout:
     columns : list of str
         Names of the columns; ``-`` is not read. Of columns with the same name, the last value other
         than ``_`` is used.
-    most : int
+    max_columns : int
         Maximum number of columns. The lines of a sentence must have equally many columns.
-    of_old_trees : str
+    text_on_old_trees : str
         What a file can hold of trees besides heads and relations, for messages.
-    old_trees : bytes
+    pattern_of_old_trees : bytes
         Regular expression of the start of a line with something of this kind.
     """
 
     title: str
     columns: list[str]
-    most: int = 10
-    of_old_trees: str = ""
-    old_trees: bytes = b""
+    max_columns: int = 10
+    text_on_old_trees: str = ""
+    pattern_of_old_trees: bytes = b""
 
     @property
     def roles(self) -> np.ndarray:
         """Index in :data:`FIELDS` of the field of each column, or a role of ``_jit_conllu``."""
         roles = {name: index for index, name in enumerate(FIELDS)}
         roles["heads"] = jit.HEAD_ROLE
-        for name in ("-", *OF_OLD_TREES):
+        for name in ("-", *COLUMNS_OF_OLD_TREES):
             roles[name] = jit.NO_ROLE
         return np.array([roles[name] for name in self.columns], np.int64)
 
@@ -62,21 +62,21 @@ LAYOUTS = {
     "conllu": Layout(
         "CoNLL-U",
         [*_FIRST_COLUMNS, "deps", "misc"],
-        of_old_trees="enhanced dependencies (DEPS) and empty nodes",
-        old_trees=rb"[0-9]+\.|" + _EIGHT_COLUMNS + rb"(?!_\t)",
+        text_on_old_trees="enhanced dependencies (DEPS) and empty nodes",
+        pattern_of_old_trees=rb"[0-9]+\.|" + _EIGHT_COLUMNS + rb"(?!_\t)",
     ),
     "conllx": Layout(
         "CoNLL-X",
         [*_FIRST_COLUMNS, "phead", "pdeprel"],
-        of_old_trees="PHEAD and PDEPREL",
-        old_trees=_EIGHT_COLUMNS + rb"(?!_\t_\r?\n)",
+        text_on_old_trees="PHEAD and PDEPREL",
+        pattern_of_old_trees=_EIGHT_COLUMNS + rb"(?!_\t_\r?\n)",
     ),
     # id, form, lemma, gold and predicted tag of the token; form, lemma and predicted tag of its
     # parts
     "conll2008": Layout(
         "CoNLL-2008",
         ["-", "forms", "lemmas", "upos", "-", "forms", "lemmas", "upos", "heads", "deprels"],
-        1 << 30,
+        max_columns=1 << 30,  # any number
     ),
 }
 SUFFIXES = {".conllu": "conllu", ".conllx": "conllx", ".conll06": "conllx", ".conll07": "conllx"}
@@ -92,11 +92,12 @@ def find_format(path: PathLike, start: bytes) -> str:
     columns = []
     if word:
         columns = word[0].rstrip(b"\r").split(b"\t")
-    # column 9 is PHEAD in CoNLL-X, a number, and DEPS in CoNLL-U
-    has_phead = len(columns) == 10 and columns[8].isdigit()
-    if len(columns) > 10 or (has_phead and not columns[6].isdigit()):
+    # column 9 is a number in CoNLL-X (PHEAD) and CoNLL-2008 (HEAD), but not in CoNLL-U (DEPS);
+    # column 7 is one in CoNLL-X (HEAD), but a lemma in CoNLL-2008
+    has_number = len(columns) == 10 and columns[8].isdigit()
+    if len(columns) > 10 or (has_number and not columns[6].isdigit()):
         return "conll2008"
-    if has_phead:
+    if has_number:
         return "conllx"
     return "conllu"
 
@@ -108,15 +109,15 @@ def last_boundary(text: bytes | bytearray) -> int:
     last sentence.
     """
     boundary = 0
-    is_before_word = False
+    word_follows = False
     end = len(text)
     while end > 0:
         begin = text.rfind(b"\n", 0, end - 1) + 1
         is_word = text[begin] not in b"#\r\n"
         if is_word and boundary:
             return boundary
-        is_before_word = is_before_word or is_word
-        if is_before_word and text[begin:end] in (b"\n", b"\r\n"):
+        word_follows = word_follows or is_word
+        if word_follows and text[begin:end] in (b"\n", b"\r\n"):
             boundary = end  # the sentence ends at the first of several empty lines
         end = begin
     return 0
@@ -158,13 +159,13 @@ def bad_trees(
 
 
 def explain_heads(heads: list[int], trees: bool | str, single_root: bool) -> tuple[int, str]:
-    """Explain why the heads of a sentence are not a tree; -1 is a missing head.
+    """Explain why the heads of a sentence are not a tree; ``NO_HEAD`` is a missing head.
 
     Return the number of a word, from 1, and the reason.
     """
     n_words = len(heads)
-    if trees != "partial" and -1 in heads:
-        word = heads.index(-1) + 1
+    if trees != "partial" and jit.NO_HEAD in heads:
+        word = heads.index(jit.NO_HEAD) + 1
         return word, (
             f"word {word} has no head: read sentences that are not parsed yet with trees=False."
         )

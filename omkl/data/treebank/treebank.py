@@ -216,7 +216,7 @@ class Treebank:
         Treebank
         """
         changed = self.with_column("heads", heads)
-        return replace(changed, changed=changed.changed.union(layouts.OF_OLD_TREES))
+        return replace(changed, changed=changed.changed.union(layouts.COLUMNS_OF_OLD_TREES))
 
     def with_strings(self, name: str, values: Iterable[str]) -> "Treebank":
         """Replace a column by strings.
