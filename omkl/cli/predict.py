@@ -131,7 +131,7 @@ def predict(options: Options) -> None:
     model, kind = files.load_model(options)
     if kind != "annotations":
         opt.refuse(f"is for annotators, not {files.class_with_article(model)}", "text", "offsets")
-    if options.checked is None:
+    if options.checked is None:  # set by load_model
         opt.refuse("needs a file of omkl guarantee", "error")
     if options.nbest is not None:
         opt.refuse("does not go with --nbest", "error")
@@ -154,7 +154,7 @@ def predict(options: Options) -> None:
         "annotations": _annotate,
         "sequences": _label,
         "graphs": _label_graphs,
-        "rows": _rows,
+        "rows": _predict_rows,
     }
     write: Any = writers[kind]
     if options.line_buffered:
@@ -174,7 +174,7 @@ def _write_line_by_line(write: Callable, model: files.Model, kind: str, options:
             "without --json."
         )
     words = kind == "annotations" or (kind == "sequences" and options.to == "conllu")
-    for record in _records(words):
+    for record in _sentences_of_standard_input(words):
         with copied(partial(io.BytesIO, record), "Standard input") as path:
             setattr(options, input_option, path)
             write(model, options)
@@ -325,7 +325,7 @@ def _marks(accepted: ArrayLike, n: int) -> list[str]:
     return np.where(np.broadcast_to(accepted, n), "accept", "check").tolist()
 
 
-def _records(words: bool) -> Iterator[bytes]:
+def _sentences_of_standard_input(words: bool) -> Iterator[bytes]:
     """Read standard input by sentence.
 
     A sentence is a line of ``words`` or JSON, otherwise the lines up to an empty one.
@@ -352,7 +352,7 @@ def _records(words: bool) -> Iterator[bytes]:
 def _parse(parser: omkl.DependencyParser, options: Options) -> None:
     """Parse a treebank; everything except heads and relations is kept."""
 
-    def best(block: data.Treebank) -> Iterator[Best]:
+    def best_annotations(block: data.Treebank) -> Iterator[Best]:
         for i, trees in enumerate(parser.predict_nbest(block, options.nbest)):
             sentence = block[i : i + 1]
             parses = []
@@ -363,7 +363,7 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
 
     parse = partial(_annotated, parser, parser.parse, options)
     blocks = _treebanks(options.input)
-    _write_sentences(blocks, parse, best, parser.columns_, "Parsed", options)
+    _write_sentences(blocks, parse, best_annotations, parser.columns_, "Parsed", options)
 
 
 def _annotated(
@@ -411,7 +411,7 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
         block = block.with_strings("upos", map(str, columns["y"]))
         return with_notes(block, notes) if notes else block
 
-    def best(block: data.Treebank) -> Iterator[Best]:
+    def best_annotations(block: data.Treebank) -> Iterator[Best]:
         forms = [sentence.forms for sentence in block]
         for i, labellings in enumerate(labeler.predict_nbest(forms, options.nbest)):
             sentence = block[i : i + 1]
@@ -420,7 +420,9 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
                 for labels, score in labellings
             ]
 
-    _write_sentences(_sentences(options.input), tagged, best, ["upos"], "Tagged", options)
+    _write_sentences(
+        _sentences(options.input), tagged, best_annotations, ["upos"], "Tagged", options
+    )
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
@@ -703,7 +705,7 @@ def _lines(rows: Iterable[object]) -> bytes:
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(model: files.Model, options: Options) -> None:
+def _predict_rows(model: files.Model, options: Options) -> None:
     """Write a line for each row, block by block."""
     n_rows = 0
     columns_of_model = files.columns_of_model(model)
