@@ -57,8 +57,8 @@ budget, callbacks, verbose, random_state
         Weights of the classes, as in scikit-learn; "balanced" needs ``fit`` with all data in
         memory.
     cost : array of shape (K, K), optional
-        ``cost[gold, predicted]`` in the order of ``classes_``, for three or more classes and
-        ``loss="hinge"``.
+        ``cost[gold, predicted]`` in the order of ``classes_``, for losses with a margin: "hinge"
+        and "softmax-margin".
     fit_intercept : bool
         Whether to learn a constant for every class, which is not regularized.
     n_jobs : int or None
@@ -427,7 +427,7 @@ class OnlineMKLRegressor(RegressorMixin, OnlineMKL):
 
 
 def _declared(classes: ArrayLike | str | None) -> list | str | None:
-    """Return classes as a list of Python objects."""
+    """Return classes as a list of Python objects, but None and ``"growing"`` as they are."""
     if classes is None or isinstance(classes, str):
         return classes
     return np.asarray(classes).tolist()
