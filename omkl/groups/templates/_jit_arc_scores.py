@@ -11,18 +11,25 @@ from numba import types
 from numba.extending import intrinsic
 
 from omkl._compilation import all_lanes, compiled, inner, prefetch
-from omkl.groups.templates._jit_arcs import bucket_of_direction, bucket_of_distance, line_of
+from omkl.groups.templates._jit_arcs import (
+    CACHE_LINE,
+    LINE,
+    MASK7,
+    bucket_of_direction,
+    bucket_of_distance,
+    line_of,
+)
 
-# as in _jit_arcs
-MIX, MASK7 = np.uint64(0x9E3779B97F4A7C15), np.uint64(7)
-LINE, CACHE_LINE = 32, 64
+#: As in ``_jit_arcs``, but not imported: an intrinsic uses it, and the cache notices changes of an
+#: intrinsic's own file only.
+MIX = np.uint64(0x9E3779B97F4A7C15)
 #: Number of arcs that are scored at a time.
 LANES = 8
 #: Number of arcs to prefetch ahead: enough for the lines to arrive, few enough for the fastest
 #: cache.
 AHEAD = 128
-#: Number of bits for the buckets in the place of a key's weights; the other bits are the line. They
-#: are those of the three variants, from the lowest bit on.
+#: The place of a key's weights is an integer. So many of its lowest bits are the buckets of the
+#: three variants, the bare one lowest; the other bits are the line.
 BUCKET_BITS = 10
 #: Lowest bit of the buckets of each variant, ones for all their bits, and first bucket in a line.
 BARE, DIRECTED, DISTANT = (0, 7, 0), (3, 7, 8), (6, 15, 16)
@@ -78,6 +85,21 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
     n_bytes = weight.bitwidth // 8
 
     def generate(context, builder, signature, arguments):
+        double = ir.VectorType(ir.DoubleType(), LANES)
+        kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
+        real = ir.VectorType(kind, LANES)
+        pointers = ir.VectorType(kind.as_pointer(), LANES)
+        flags = ir.VectorType(ir.IntType(1), LANES)
+        gather = builder.module.declare_intrinsic(
+            f"llvm.masked.gather.v{LANES}f{8 * n_bytes}.v{LANES}p0f{8 * n_bytes}",
+            fnty=ir.FunctionType(real, [pointers, ir.IntType(32), flags, real]),
+        )
+        places, lines, bare, directed, distant, scores, _ = arguments
+        place = builder.load(builder.inttoptr(places, WORDS.as_pointer()), align=8)
+        line = builder.lshr(place, in_all_lanes(BUCKET_BITS))
+        line = builder.mul(line, in_all_lanes(LINE * n_bytes))
+        line = builder.add(all_lanes(builder, lines, LANES), line)
+
         def weights(variant, scale):
             lowest_bit, mask, first = variant
             bucket = builder.lshr(place, in_all_lanes(lowest_bit))
@@ -93,20 +115,6 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
                 values = builder.fpext(values, double)
             return builder.fmul(all_lanes(builder, scale, LANES), values)
 
-        double = ir.VectorType(ir.DoubleType(), LANES)
-        kind = ir.DoubleType() if n_bytes == 8 else ir.FloatType()
-        real = ir.VectorType(kind, LANES)
-        pointers = ir.VectorType(kind.as_pointer(), LANES)
-        flags = ir.VectorType(ir.IntType(1), LANES)
-        gather = builder.module.declare_intrinsic(
-            f"llvm.masked.gather.v{LANES}f{8 * n_bytes}.v{LANES}p0f{8 * n_bytes}",
-            fnty=ir.FunctionType(real, [pointers, ir.IntType(32), flags, real]),
-        )
-        places, lines, bare, directed, distant, scores, _ = arguments
-        place = builder.load(builder.inttoptr(places, WORDS.as_pointer()), align=8)
-        line = builder.lshr(place, in_all_lanes(BUCKET_BITS))
-        line = builder.mul(line, in_all_lanes(LINE * n_bytes))
-        line = builder.add(all_lanes(builder, lines, LANES), line)
         total = builder.fadd(weights(BARE, bare), weights(DIRECTED, directed))
         total = builder.fadd(total, weights(DISTANT, distant))
         score = builder.inttoptr(scores, double.as_pointer())
@@ -118,9 +126,10 @@ def weigh_lanes(typing_context, places, lines, bare, directed, distant, scores, 
 
 
 @compiled
-def copy(nodes, cells, scores, starts, rows, into_rows):
+def copy_scores(nodes, cells, scores, starts, rows, into_rows):
     """Copy the scores of arcs into rows of nodes, which are padded to whole vectors, or back.
 
+    Writes to ``rows`` if ``into_rows``, else to ``scores``; both are one-dimensional.
     Sentences are concatenated: ``s`` has the nodes ``nodes[s] : nodes[s + 1]`` and the scores
     ``cells[s] : cells[s + 1]``. The row of a node begins at ``starts[node]``.
     """
@@ -132,7 +141,7 @@ def copy(nodes, cells, scores, starts, rows, into_rows):
             for m in range(1, n_nodes):
                 if into_rows:
                     rows[place + m] = scores[cell + m]
-                elif m != h:
+                elif m != h:  # no node is its own head: its entry of a row has no meaning
                     scores[cell + m] = rows[place + m]
 
 
@@ -144,10 +153,11 @@ def add_pairs(
 
     Meanwhile prefetch the lines of later heads, also across the end of a pair. The table of a pair
     stays in cache from one sentence to the next. ``modifier_keys`` has ``LANES`` more columns than
-    nodes; ``turns`` has the bucket bits of direction and distance, indexed by N + m - h. ``first``
-    is the first node of each node's sentence, ``n_arcs`` the number of arcs from each node, and
-    ``width`` the largest of these, rounded up to whole vectors. ``live`` are the pairs. Writes to
-    ``rows``, see :func:`copy`.
+    nodes; ``turns`` (2 N + 1 + LANES,) has the bucket bits of direction and distance of the arc
+    from h to m at N + m - h, see :class:`DistanceBins`. ``first`` is the first node of each node's
+    sentence, ``n_arcs`` the number of arcs from each node, and ``width`` the largest of these,
+    rounded up to whole vectors. ``live`` are the pairs. Writes to ``rows``, see
+    :func:`copy_scores`.
     """
     n_nodes = head_keys.shape[1]
     ahead = AHEAD // width + 1
@@ -162,7 +172,7 @@ def add_pairs(
     table_address = np.uint64(table.ctypes.data)
     places_address = np.uint64(places.ctypes.data)
     rows_address = np.uint64(rows.ctypes.data)
-    center = (turns.shape[0] - LANES) // 2
+    center = (turns.shape[0] - LANES) // 2  # N: distance 0
     # pair and head whose lines are located next
     coming_pair = 0
     coming_head = 0
@@ -227,6 +237,7 @@ def _fetch(places, lines, stride, scales, n_bytes):
     ``lines`` is the address of the table, ``n_bytes`` the size of a weight, and ``scales`` (3,) are
     those of the three variants.
     """
+    # buckets 0-7 are bare, 8-15 directed and 16-31 distant, see ``_jit_arcs``
     low = 0
     if scales[0] == 0.0:
         low = 8 if scales[1] != 0.0 else 16
@@ -250,8 +261,8 @@ def add_pair_between(
 ):
     """Add a pair of views with a line for each value of a field between the two tokens.
 
-    Arrays are those of :func:`add_pairs` and :func:`copy`; ``codes`` are the values of "between"
-    fields, and ``bins`` (2, N + 1) those of distances to the left and to the right.
+    Arrays are those of :func:`add_pairs` and :func:`copy_scores`; ``codes`` are the values of
+    "between" fields, and ``bins`` (2, N + 1) those of distances to the left and to the right.
     """
     head_keys_of_view = head_keys[pairs.views[p, 0]]
     modifier_keys_of_view = modifier_keys[pairs.views[p, 1]]
@@ -272,20 +283,20 @@ def add_pair_between(
                 m = h + 2 * sign
                 while low < m < high:
                     value = values[m - sign]
-                    new = True
+                    is_new = True
                     for q in range(n_seen):
-                        new = new and seen[q] != value
-                    if new:
+                        is_new = is_new and seen[q] != value
+                    if is_new:
                         seen[n_seen] = value
                         n_seen += 1
                     key = head_keys_of_view[h] + modifier_keys_of_view[m]
-                    code = bins[side, abs(h - m)]
+                    code_of_arc = bins[side, abs(h - m)]
                     total = 0.0
                     for q in range(n_seen):
                         mixed = (key + seen[q]) * MIX
                         line = lines[np.int64(line_of(mixed, n_lines))]
                         total += bare * line[mixed & MASK7]
                         total += directed * line[bucket_of_direction(mixed, np.uint64(side))]
-                        total += distant * line[bucket_of_distance(mixed, code)]
+                        total += distant * line[bucket_of_distance(mixed, code_of_arc)]
                     rows[starts[h] + m - low] += total
                     m += sign

@@ -254,7 +254,7 @@ class ArcTemplateBank(Bank):
         rows = np.zeros(starts[-1])
         modifiers = np.zeros((len(keys.modifiers), nodes[-1] + all_arcs.LANES), np.uint64)
         modifiers[:, : nodes[-1]] = keys.modifiers
-        all_arcs.copy(nodes, cells, scores, starts, rows, True)
+        all_arcs.copy_scores(nodes, cells, scores, starts, rows, True)
         live = np.flatnonzero(scales.any(axis=1))
         have_between = pairs.between[live] >= 0
         for run in np.split(live, np.flatnonzero(np.diff(have_between)) + 1):
@@ -288,7 +288,7 @@ class ArcTemplateBank(Bank):
                     starts,
                     rows,
                 )
-        all_arcs.copy(nodes, cells, scores, starts, rows, False)
+        all_arcs.copy_scores(nodes, cells, scores, starts, rows, False)
 
     def _groups_in(self, chosen: np.ndarray) -> np.ndarray:
         """Return the group of each pair and variant, -1 for those not ``chosen``, bool (p,)."""
