@@ -145,6 +145,31 @@ def copy_scores(nodes, cells, scores, starts, rows, into_rows):
                     scores[cell + m] = rows[place + m]
 
 
+@inner
+def _fetch(places, lines, stride, scales, n_bytes):
+    """Prefetch the lines of a head's arcs: the bytes with nonzero scales, in whole cache lines.
+
+    ``lines`` is the address of the table, ``n_bytes`` the size of a weight, and ``scales`` (3,) are
+    those of the three variants.
+    """
+    # buckets 0-7 are bare, 8-15 directed and 16-31 distant, see ``_jit_arcs``
+    low = 0
+    if scales[0] == 0.0:
+        low = 8 if scales[1] != 0.0 else 16
+    high = 32
+    if scales[2] == 0.0:
+        high = 16 if scales[1] != 0.0 else 8
+    low = low * n_bytes // CACHE_LINE * CACHE_LINE
+    high = high * n_bytes
+    for offset in range(low, high, 2 * CACHE_LINE):
+        first = lines + np.uint64(offset)
+        second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
+        for a in range(places.shape[0]):
+            line = (places[a] >> _BUCKET_BITS) * stride
+            prefetch(first + line)
+            prefetch(second + line)
+
+
 @compiled
 def add_pairs(
     head_keys, modifier_keys, first, n_arcs, width, pairs, live, scales, table, turns, starts, rows
@@ -228,31 +253,6 @@ def add_pairs(
             if head == n_nodes:
                 head = 0
                 pair += 1
-
-
-@inner
-def _fetch(places, lines, stride, scales, n_bytes):
-    """Prefetch the lines of a head's arcs: the bytes with nonzero scales, in whole cache lines.
-
-    ``lines`` is the address of the table, ``n_bytes`` the size of a weight, and ``scales`` (3,) are
-    those of the three variants.
-    """
-    # buckets 0-7 are bare, 8-15 directed and 16-31 distant, see ``_jit_arcs``
-    low = 0
-    if scales[0] == 0.0:
-        low = 8 if scales[1] != 0.0 else 16
-    high = 32
-    if scales[2] == 0.0:
-        high = 16 if scales[1] != 0.0 else 8
-    low = low * n_bytes // CACHE_LINE * CACHE_LINE
-    high = high * n_bytes
-    for offset in range(low, high, 2 * CACHE_LINE):
-        first = lines + np.uint64(offset)
-        second = lines + np.uint64(min(offset + CACHE_LINE, high - 1))
-        for a in range(places.shape[0]):
-            line = (places[a] >> _BUCKET_BITS) * stride
-            prefetch(first + line)
-            prefetch(second + line)
 
 
 @compiled
