@@ -532,7 +532,13 @@ class Sweeps:
             moves = self._working_set.outputs(after.w - before.w)
             change = -0.5 * float((after.rho + before.rho) @ moves)
         gauge = self._working_set.gauge
-        return change + penalty_change(self._penalty, gauge.norms(before.w), gauge.norms(after.w))
+        norms_before = gauge.norms(before.w)
+        norms_after = gauge.norms(after.w)
+        change += self._penalty.threshold * float((norms_after - norms_before).sum())
+        if self._penalty.ridge:
+            squares = norms_after**2 - norms_before**2
+            change += 0.5 * self._penalty.ridge * float(squares.sum())
+        return change
 
     def adapt_damping(self, n_halvings: int) -> None:
         """Damp the next round more if this one was halved, and less otherwise."""
