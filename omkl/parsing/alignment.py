@@ -3,9 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -200,13 +200,20 @@ def _longest_common_subsequence(first: list[str], second: list[str]) -> tuple[tu
     out a string of the first list. The lists are short: the words of a few tokens.
     """
 
-    @cache
-    def longest(i: int, j: int) -> tuple[tuple[int, int], ...]:
-        """Return the indices for ``first[i:]`` and ``second[j:]``."""
-        if i == len(first) or j == len(second):
-            return ()
-        if first[i] == second[j]:
-            return ((i, j), *longest(i + 1, j + 1))
-        return max(longest(i + 1, j), longest(i, j + 1), key=len)
-
-    return longest(0, 0)
+    # longest[i, j] is the result for first[i:] and second[j:], as a linked list with its length
+    nothing: Any = (0, None, None)
+    below = [nothing] * (len(second) + 1)
+    for i in reversed(range(len(first))):
+        here = [nothing] * (len(second) + 1)
+        for j in reversed(range(len(second))):
+            if first[i] == second[j]:
+                here[j] = (below[j + 1][0] + 1, (i, j), below[j + 1])
+            else:
+                here[j] = max(below[j], here[j + 1], key=itemgetter(0))
+        below = here
+    pairs = []
+    length, pair, rest = below[0]
+    while length:
+        pairs.append(pair)
+        length, pair, rest = rest
+    return tuple(pairs)

@@ -31,11 +31,11 @@ from typing import NamedTuple
 import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
+from omkl.structures._jit_labels import normalize, scale_to_one
 from omkl.structures.trees._jit_semirings import (
     LOGS,
     WEIGHTS,
     as_log,
-    as_weight,
     both,
     either,
     include,
@@ -218,15 +218,14 @@ def marginals_into(m, graph, elimination, semiring, expected):
             include(reaches_root, k, probability, probability_to_pass[i, k], semiring)
         for k in range(last, n):
             include(reaches_root, k, probability, probability_to_pass[i, k], semiring)
-    total = graph[0, m]
+    column = expected[:, m + 1]
+    column[0] = graph[0, m]
     for h in range(n):
-        total = either(total, both(graph[h + 1, m], reaches_root[h], semiring), semiring)
+        column[h + 1] = both(graph[h + 1, m], reaches_root[h], semiring)
+    # logs that are large have no room for that of a sum: divide by the sum of what is written
+    total = normalize(column) if len(semiring) == 2 else scale_to_one(column)
     if not total > nothing(semiring):
         return np.nan
-    expected[0, m + 1] = as_weight(without(graph[0, m], total, semiring), semiring)
-    for h in range(n):
-        by_arc = both(graph[h + 1, m], reaches_root[h], semiring)
-        expected[h + 1, m + 1] = as_weight(without(by_arc, total, semiring), semiring)
     return total
 
 

@@ -30,11 +30,11 @@ import numpy as np
 
 from omkl._compilation import borrowing, compiled, inner
 from omkl._pointers import flat
+from omkl.structures._jit_labels import normalize
 from omkl.structures.trees._jit_semirings import (
     LOGS,
     SCORES,
     WEIGHTS,
-    as_weight,
     both,
     either,
     include,
@@ -216,10 +216,8 @@ def descend_in_row(i, first, chart, by_end, slopes, weights, single_root, semiri
             include(of_rightward, (i, k), of_right[i, j], chart[RIGHT, k, j], semiring)
         of_rightward[i, k] = either(of_rightward[i, k], of_right[i, k], semiring)
         of_leftward[i, k] = either(of_leftward[i, k], of_left[i, k], semiring)
-        to_right = both(of_rightward[i, k], chart[RIGHTWARD, i, k], semiring)
-        to_left = both(of_leftward[i, k], chart[LEFTWARD, i, k], semiring)
-        expected[i, k] = as_weight(to_right, semiring)
-        expected[k, i] = as_weight(to_left, semiring)
+        expected[i, k] = both(of_rightward[i, k], chart[RIGHTWARD, i, k], semiring)
+        expected[k, i] = both(of_leftward[i, k], chart[LEFTWARD, i, k], semiring)
         of_under[i, k] = both(of_rightward[i, k], weights[i, k], semiring)
         include(of_under, (i, k), of_leftward[i, k], weights[k, i], semiring)
 
@@ -291,4 +289,10 @@ def marginals_in_logs(scores, best, single_root, expected):
     fill(chart, log_weights, single_root, LOGS)
     total = chart[RIGHT, 0, n]
     descend_sums(chart, log_weights, single_root, -total, LOGS, expected)
+    # large logs are not exact: the probabilities of the heads of each token are scaled to one
+    for m in range(n + 1):
+        expected[m, m] = -np.inf
+        if m > 0:
+            normalize(expected[:, m])
+        expected[m, 0] = 0.0
     return shift + total
