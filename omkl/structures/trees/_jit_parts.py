@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from omkl._compilation import borrowing, compiled
+from omkl._compilation import borrowing, compiled, inner
 
 #: Improvements below this size are rounding errors.
 TINY = 1e-9
@@ -22,6 +22,85 @@ TINY = 1e-9
 SWEEPS = 100
 #: No candidate arc.
 NO_ARC = -1
+
+
+@compiled
+def list_parts(candidates):
+    """List candidate arcs, and number their parts; return the arrays of a :class:`PartLists`.
+
+    Arcs have true entries in ``candidates`` (n + 1, n + 1), by head and modifier.
+    """
+    n = candidates.shape[0] - 1
+    starts = count_arcs(candidates)
+    next_arc = starts[: n + 1].copy()
+    n_arcs = starts[n + 1]
+    heads = np.empty(n_arcs, np.int64)
+    modifiers = np.empty(n_arcs, np.int64)
+    order = np.empty(n_arcs, np.int64)
+    ranks = np.empty(n_arcs, np.int64)
+    bounds = np.zeros(2 * n + 3, np.int64)
+    n_listed = 0
+    for h in range(n + 1):
+        for is_right in range(2):
+            step = 2 * is_right - 1
+            m = h + step
+            while 1 <= m <= n:
+                if candidates[h, m]:
+                    arc = next_arc[m]
+                    next_arc[m] += 1
+                    heads[arc] = h
+                    modifiers[arc] = m
+                    order[n_listed] = arc
+                    ranks[arc] = n_listed - bounds[2 * h + is_right]
+                    n_listed += 1
+                m += step
+            bounds[2 * h + is_right + 1] = n_listed
+    grandparents = number_grandparents(starts, heads)
+    siblings = number_siblings(bounds, grandparents[n_arcs])
+    return starts, heads, modifiers, order, ranks, bounds, grandparents, siblings
+
+
+@inner
+def count_arcs(candidates):
+    """Return the bounds (n + 2,) of the candidate arcs (n + 1, n + 1) into each word."""
+    n = candidates.shape[0] - 1
+    starts = np.zeros(n + 2, np.int64)
+    for h in range(n + 1):
+        for m in range(1, n + 1):
+            starts[m + 1] += candidates[h, m] and h != m
+    for m in range(1, n + 1):
+        starts[m + 1] += starts[m]
+    return starts
+
+
+@inner
+def number_grandparents(starts, heads):
+    """Return the bounds (number of arcs + 1,) of the grandparent parts of each arc.
+
+    An arc has a part for each arc into its head. ``starts`` (n + 2,) and ``heads`` (number of
+    arcs,) are those of the lists.
+    """
+    grandparents = np.zeros(heads.shape[0] + 1, np.int64)
+    for arc in range(heads.shape[0]):
+        h = heads[arc]
+        n_parts = starts[h + 1] - starts[h] if h > 0 else 0
+        grandparents[arc + 1] = grandparents[arc] + n_parts
+    return grandparents
+
+
+@inner
+def number_siblings(bounds, first):
+    """Return the bounds (2 n + 3,) of the sibling parts of each list, from ``first`` on.
+
+    ``bounds`` (2 n + 3,) are those of the lists. There is a part for each two positions in a list.
+    """
+    siblings = np.zeros(bounds.shape[0], np.int64)
+    siblings[0] = first
+    for side in range(bounds.shape[0] - 1):
+        length = bounds[side + 1] - bounds[side]
+        n_parts = (length + 1) * (length + 2) // 2 if length else 0
+        siblings[side + 1] = siblings[side] + n_parts
+    return siblings
 
 
 @compiled

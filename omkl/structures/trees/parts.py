@@ -69,24 +69,7 @@ class PartLists(NamedTuple):
     @classmethod
     def of(cls, candidates: np.ndarray) -> "PartLists":
         """List the arcs with true entries in a bool array (n + 1, n + 1)."""
-        modifiers, heads = np.nonzero(candidates.T)
-        are_arcs = (heads != modifiers) & (modifiers > 0)
-        heads = heads[are_arcs]
-        modifiers = modifiers[are_arcs]
-        n_nodes = len(candidates)
-        starts = np.searchsorted(modifiers, np.arange(n_nodes + 1))
-        sides = 2 * heads + (modifiers > heads)
-        order = np.lexsort((np.abs(heads - modifiers), sides))
-        sides_in_order = sides[order]
-        bounds = np.searchsorted(sides_in_order, np.arange(2 * n_nodes + 1))
-        ranks = np.empty_like(order)
-        ranks[order] = np.arange(len(order)) - bounds[sides_in_order]
-        grandparents = _bounds_of(np.diff(starts)[heads])
-        lengths = np.diff(bounds)
-        # a part for each two positions in a list
-        n_siblings = np.where(lengths > 0, (lengths + 1) * (lengths + 2) // 2, 0)
-        siblings = grandparents[-1] + _bounds_of(n_siblings)
-        return cls(starts, heads, modifiers, order, ranks, bounds, grandparents, siblings)
+        return cls(*jit.list_parts(candidates))
 
     @classmethod
     def of_tree(cls, heads: np.ndarray) -> "tuple[PartLists, np.ndarray]":
@@ -104,11 +87,6 @@ class PartLists(NamedTuple):
     def n_parts(self) -> int:
         """Number of parts."""
         return int(self.siblings[-1])
-
-
-def _bounds_of(numbers: np.ndarray) -> np.ndarray:
-    """Return the bounds (n + 1,) of parts that are numbered in turn, given n numbers of parts."""
-    return np.concatenate([[0], np.cumsum(numbers)])
 
 
 class PartPotentials(NamedTuple):
