@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,14 +33,12 @@ class Strings:
     """
 
     def __init__(self, strings: Iterable[str] = ()) -> None:
-        self._buckets = np.full((64, 2), -1, np.int32)
-        self._pool = np.empty(256, np.uint8)
-        self._offsets = np.zeros(33, np.int64)
-        self._size = 0
-        self._decoded: list[str] = []
-        missing = np.frombuffer(MISSING.encode(), np.uint8)
-        self.intern(missing, np.zeros(1, np.int32), np.ones(1, np.int32))
-        self.codes(strings, grow=True)
+        self._buckets, self._pool, self._offsets = (array.copy() for array in _first_arrays())
+        self._size = 1
+        self._decoded = [MISSING]
+        first_strings = list(strings)
+        if first_strings:
+            self.codes(first_strings, grow=True)
 
     def __len__(self) -> int:
         return self._size
@@ -96,14 +95,18 @@ class Strings:
         strings = list(strings)
         if strings.count(MISSING) == len(strings):  # many columns are empty
             return np.zeros(len(strings), np.int32)
-        encoded = None
-        with suppress(AttributeError, UnicodeEncodeError):
-            encoded = [string.encode() for string in strings]
-        if encoded is None or sum(map(len, encoded)) >= 1 << 31:  # offsets are int32
+        text = None
+        with suppress(TypeError, UnicodeEncodeError):
+            text = "".join(strings).encode()
+        if text is None or len(text) >= 1 << 31:  # offsets are int32
             raise InputError("Only strings that UTF-8 can hold have codes, up to 2 GB at a time.")
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        starts = np.cumsum(lengths, dtype=np.int32) - lengths
-        return self.intern(np.frombuffer(b"".join(encoded), np.uint8), starts, lengths, grow)
+        lengths = np.fromiter(map(len, strings), np.int32, len(strings))
+        if lengths.sum(dtype=np.int64) < len(text):  # some characters take several bytes
+            n_bytes = (len(string.encode()) for string in strings)
+            lengths = np.fromiter(n_bytes, np.int32, len(strings))
+        starts = np.zeros(len(strings), np.int32)
+        np.cumsum(lengths[:-1], out=starts[1:])
+        return self.intern(np.frombuffer(text, np.uint8), starts, lengths, grow)
 
     def intern(
         self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, grow: bool = True
@@ -145,3 +148,16 @@ class Strings:
     def copy(self) -> "Strings":
         """Return an independent copy."""
         return Strings(self.tolist()[1:])
+
+
+@cache  # every annotation of a sentence makes a dozen tables
+def _first_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the arrays of a table with ``_`` only."""
+    buckets = np.full((64, 2), -1, np.int32)
+    pool = np.empty(256, np.uint8)
+    offsets = np.zeros(33, np.int64)
+    text = np.frombuffer(MISSING.encode(), np.uint8)
+    start = np.zeros(1, np.int32)
+    codes = np.empty(1, np.int32)
+    intern(text, start, start + 1, 0, True, 0, buckets, pool, offsets, codes)
+    return buckets, pool, offsets
