@@ -64,6 +64,11 @@ def table(rows: Iterable[Sequence], header: Sequence[str]) -> list[str]:
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
+def counted(n: int, unit: str) -> str:
+    """Return a number with its unit, as in "1 epoch" and "2 epochs"."""
+    return f"1 {unit}" if n == 1 else f"{n} {unit}s"
+
+
 def score_table(records: list[Record], name: str) -> list[str]:
     """Return the lines of a table of counts, precision, recall and F1.
 

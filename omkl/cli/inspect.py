@@ -10,7 +10,7 @@ import omkl
 from omkl import reports
 from omkl._components import check_choice
 from omkl.cli import options as opt
-from omkl.cli.console import Record, bar_chart, table
+from omkl.cli.console import Record, bar_chart, counted, table
 from omkl.cli.files import Model, class_with_article, labelled_data, load_model, naming
 from omkl.cli.options import Options, option
 from omkl.data import output_file
@@ -177,7 +177,7 @@ def _lines(metrics: Record, size: dict[str, int], n_groups: int) -> Iterator[str
         facts.append(f"relative duality gap {np.max(metrics['dual_gap']):.2g}")
     else:
         megabytes = metrics["memory"]["prediction"]
-        facts.append(f"{metrics['epochs']} epochs, {megabytes:.1f} MB of parameters")
+        facts.append(f"{counted(metrics['epochs'], 'epoch')}, {megabytes:.1f} MB of parameters")
     yield f"{metrics['class']}: {', '.join(facts)}"
     if metrics["group_report"]:
         yield from group_lines(metrics["group_report"], n_groups)

@@ -19,7 +19,7 @@ import omkl
 from omkl import data
 from omkl.cli import files
 from omkl.cli import options as opt
-from omkl.cli.console import Record, bar_chart, entity_line
+from omkl.cli.console import Record, bar_chart, counted, entity_line
 from omkl.cli.options import (
     CHOICE,
     JOBS,
@@ -382,7 +382,7 @@ def progress_of(model: OnlineEstimator, example: str) -> str:
     """Return epochs, seconds and last loss of a training as text."""
     last_loss = model.history_[-1]["loss"]
     seconds = model.fit_seconds_
-    epochs = "1 epoch" if model.n_iter_ == 1 else f"{model.n_iter_} epochs"
+    epochs = counted(model.n_iter_, "epoch")
     return f"{epochs} in {seconds:.1f} s, last loss {last_loss:.4g} {example}"
 
 

@@ -9,7 +9,7 @@ import omkl
 from omkl import data
 from omkl.cli import options as opt
 from omkl.cli import train
-from omkl.cli.console import Record, attachment_lines, bar_chart, table
+from omkl.cli.console import Record, attachment_lines, bar_chart, counted, table
 from omkl.cli.evaluate import tree_scores
 from omkl.cli.files import calibrate, class_with_article, destination, load_model
 from omkl.cli.options import Options, option
@@ -155,7 +155,7 @@ def train_parser(options: Options) -> None:
     }
     n_active = sum(weight > 0 for weight in weights.values())
     lines = [
-        f"Trained for {parser.n_iter_} epochs in {parser.fit_seconds_:.1f} s: "
+        f"Trained for {counted(parser.n_iter_, 'epoch')} in {parser.fit_seconds_:.1f} s: "
         f"{metrics['features'] / 1e6:.2f} million weights in {n_active} of {len(weights)} "
         f"templates, {metrics['collision_rate']:.0%} of the features share one."
     ]

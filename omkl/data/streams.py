@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat, starmap
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -304,11 +304,18 @@ def _grouped(items: Iterator, size: int) -> Iterator[Block]:
         return
     items = chain([first], items)
     if isinstance(first, tuple) and len(first) == 2 and is_table(first[0]):
-        items = starmap(_block_of_table, items)
+        items = map(_block_of_pair, items)
     elif not isinstance(first, Block):
         yield from grouped(items, size)
         return
     yield from regrouped(_aligned(items), size)
+
+
+def _block_of_pair(pair: Any) -> Block:
+    """Convert an item of a stream of tables to a block."""
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise InputError(f"A stream of tables must hold pairs (table, targets), got {shown(pair)}.")
+    return _block_of_table(*pair)
 
 
 def _block_of_table(X: AnyRows, y: AnyRows | None) -> Block:

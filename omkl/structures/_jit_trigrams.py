@@ -32,6 +32,8 @@ def viterbi(labels_address, unary, pairwise, triples, gold, cost_weight, labels)
     Ties go to the lowest last label, then to the lowest label before it, and so on.
     """
     n, n_labels = unary.shape
+    if n == 0:
+        return 0.0
     local = unary.copy()
     if cost_weight != 0.0:
         augment_labels(labels_address, local, gold, cost_weight)

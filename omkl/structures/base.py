@@ -365,7 +365,11 @@ class Labelling(Structure):
         return self.score(potentials, predicted) - self.score(potentials, gold), gradient
 
     def subtract_indicator(self, potentials: Potentials, output: Output) -> None:
-        self._add_indicator(self._checked(potentials), _as_labels(output), -1.0)
+        checked = self._checked(potentials)
+        self._add_indicator(checked, _as_labels(output), -1.0)
+        for scores, changed in zip(arrays_of(potentials), arrays_of(checked)):
+            if not np.may_share_memory(scores, changed):  # of another type, or not contiguous
+                scores[...] = changed.reshape(scores.shape)
 
     def indicator(self, output: Output) -> Potentials:
         """Return the counts of labels and transitions; of a graph those of labels alone."""

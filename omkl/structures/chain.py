@@ -318,6 +318,8 @@ class Chain(Labelling):
     def _marginals_within(self, potentials: CheckedPotentials) -> tuple[float, CheckedPotentials]:
         """Return log Z, -inf if nothing is allowed, and the marginals of checked potentials."""
         expected = map_arrays(lambda scores: np.zeros(scores.shape), potentials)
+        if not len(potentials.unary):
+            return 0.0, expected
         if self.order == 2:
             log_partition = _jit_trigrams.forward_backward(*potentials, *expected)
             if not np.isfinite(log_partition):

@@ -383,3 +383,13 @@ def test_a_first_row_of_megabytes_tells_the_types_of_columns(tmp_path):
     X, y = stream_csv(tmp_path / "a.csv", "y").read()
     assert y.tolist() == ["yes", "no"]
     assert [row["size"] for row in X] == [1.5, 2.5]
+
+
+SMALL = pd.DataFrame({"a": [1.0, 2.0]})
+
+
+@pytest.mark.parametrize("item", [SMALL, (SMALL,), (SMALL, [0, 1], [1, 1]), None])
+def test_a_stream_of_tables_names_an_item_that_is_no_pair(item):
+    stream = Stream.from_iterable([(SMALL, [0, 1]), item])
+    with pytest.raises(InputError, match=r"must hold pairs \(table, targets\), got"):
+        list(stream.blocks())

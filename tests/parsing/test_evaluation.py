@@ -246,6 +246,13 @@ def test_words_of_one_token_are_aligned_by_a_longest_common_subsequence(ours, th
     assert (pairs[1:] > pairs[:-1]).all()
 
 
+def test_a_long_multiword_token_is_aligned():
+    """A line of a broken file can hold a token of many words."""
+    ours = [Word(f"a{i}", 0, 9, True) for i in range(500)]
+    theirs = [Word(f"a{2 * i}", 0, 9, True) for i in range(500)]
+    assert align_words(ours, theirs).tolist() == [[2 * i, i] for i in range(250)]
+
+
 def test_multiword_tokens_of_files(tmp_path):
     row = "{}\t{}" + "\t_" * 5 + "\t_\t_\t_\n"
     text = (

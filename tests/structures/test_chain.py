@@ -651,3 +651,25 @@ def test_a_dict_says_what_may_follow_and_begin():
 def test_transitions_that_make_no_sense_are_one_sentence(spec, message):
     with pytest.raises(InputError, match=message):
         allowed_transitions(spec, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_an_indicator_is_subtracted_from_any_array(order):
+    chain = Chain(3, order=order)
+    labels = np.array([0, 2, 1, 1])
+    expected = chain.indicator(labels)
+    for unary in (np.ones((4, 3), order="F"), np.ones((4, 3), dtype=np.float32)):
+        potentials = chain.zeros(4)._replace(unary=unary)
+        chain.subtract_indicator(potentials, labels)
+        assert_array_equal(potentials.unary, 1.0 - expected.unary)
+        assert_array_equal(potentials.pairwise, -expected.pairwise)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_an_empty_sequence_has_one_labelling(order):
+    chain = Chain(3, order=order)
+    potentials = chain.zeros(0)
+    assert len(chain.decode(potentials)) == 0
+    log_partition, expected = chain.marginals(potentials)
+    assert log_partition == 0.0
+    assert len(expected.unary) == 0

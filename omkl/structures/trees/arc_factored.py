@@ -238,6 +238,11 @@ class TreeStructure(Structure):
         gap = _score(scores, predicted_heads) - _score(scores, gold_heads)
         return gap, TreePotentials(gradient)
 
+    def subtract_indicator(self, potentials: AnyPotentials, output: ArrayLike) -> None:
+        # the array itself, whatever its type and order
+        scores = np.asarray(getattr(potentials, "arcs", potentials))
+        _add(scores, as_heads(output, len(scores) - 1), -1.0)
+
     def indicator(self, output: ArrayLike) -> TreePotentials:
         counts = self.zeros(np.size(output))
         _add(counts.arcs, as_heads(output, np.size(output)), 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from omkl.exceptions import InputError
 from omkl.losses import CRF, Perceptron, StructuredHinge
@@ -236,6 +236,28 @@ def test_marginals_of_huge_scores_are_the_best_tree(single_root, shape):
     log_partition, (expected,) = structure.marginals(scores)
     assert_allclose(log_partition, structure.score(scores, best), rtol=1e-14)
     assert_allclose(expected, structure.indicator(best).arcs, atol=1e-9)
+
+
+@both
+@each_single_root
+@pytest.mark.parametrize("magnitude", [1e6, 1e12, 1e16, 1e20])
+def test_sums_of_logs_give_probabilities_at_any_magnitude(structure_class, single_root, magnitude):
+    structure = structure_class(single_root)
+    scores = magnitude * np.random.default_rng(0).normal(size=(9, 9))
+    best = structure.decode(scores)
+    probabilities = np.zeros_like(scores)
+    structure.programs.total_in_logs(scores, best, single_root, probabilities)
+    assert_allclose(probabilities, structure.indicator(best).arcs, atol=1e-12)
+
+
+@both
+def test_an_indicator_is_subtracted_from_any_array(structure_class):
+    structure = structure_class()
+    for scores in (np.ones((3, 3)), np.ones((3, 3), order="F")):
+        structure.subtract_indicator(scores, [0, 1])
+        assert_array_equal(scores, 1.0 - structure.indicator([0, 1]).arcs)
+    with pytest.raises(InputError, match="must be 2 heads"):
+        structure.subtract_indicator(np.ones((3, 3)), [0])
 
 
 def test_ties_break_towards_the_lower_head_where_the_choice_is_free():
