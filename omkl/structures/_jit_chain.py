@@ -40,6 +40,8 @@ def viterbi(labels_address, unary, pairwise, gold, cost_weight, labels):
     """
     costs = labels_at(labels_address).costs
     n, n_labels = unary.shape
+    if n == 0:
+        return 0.0
     augmented = cost_weight != 0.0
     # scores of the best labellings up to each position and label
     best = np.empty((n, n_labels))
