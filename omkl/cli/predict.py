@@ -362,8 +362,9 @@ def _parse(parser: omkl.DependencyParser, options: Options) -> None:
             yield parses
 
     parse = partial(_annotated, parser, parser.parse, options)
+    nbest = best_annotations if options.nbest else None
     blocks = _treebanks(options.input)
-    _write_sentences(blocks, parse, best_annotations, parser.columns_, "Parsed", options)
+    _write_sentences(blocks, parse, nbest, parser.columns_, "Parsed", options)
 
 
 def _annotated(
@@ -420,9 +421,9 @@ def _tag(labeler: omkl.SequenceLabeler, options: Options) -> None:
                 for labels, score in labellings
             ]
 
-    _write_sentences(
-        _sentences(options.input), tagged, best_annotations, ["upos"], "Tagged", options
-    )
+    nbest = best_annotations if options.nbest else None
+    blocks = _sentences(options.input)
+    _write_sentences(blocks, tagged, nbest, ["upos"], "Tagged", options)
 
 
 def _sentences(path: str) -> Iterator[data.Treebank]:
@@ -490,14 +491,14 @@ def _lines_of_best(
 def _write_sentences(
     blocks: Iterable[data.Treebank],
     annotate: Callable[[data.Treebank], data.Treebank],
-    nbest: Any,
+    nbest: Callable[[data.Treebank], Iterator[Best]] | None,
     columns: Sequence[str],
     done: str,
     options: Options,
 ) -> None:
     """Annotate and write sentences block by block; report what was ``done``, and how fast.
 
-    With ``--nbest``, ``nbest(block)`` yields the best annotations of each sentence instead.
+    If ``nbest`` is given, write the best annotations of each sentence that it yields instead.
     """
     if options.confidence or options.offsets or options.error is not None:
         columns = [*columns, "misc"]
@@ -509,7 +510,7 @@ def _write_sentences(
         data.output_file(options.output) as file,
     ):
         for block in blocks:
-            if options.nbest:
+            if nbest is not None:
                 for best in nbest(block):
                     file.writelines(_lines_of_best(best, columns, options))
             else:
